@@ -31,7 +31,7 @@ move. Before 1.0 every change is in the [changelog](../../CHANGELOG.md); from 1.
 releases after a `DeprecationWarning`. Values may gain fields, and enumerations members. The guide is
 [Pumice from Python](../guides/pumice-from-python.md).
 """
-_TWINS = """\
+_ASYNC_PAIRS = """\
 `AsyncClient`, `AsyncRun` and `AsyncOwnedRun` have the same methods, awaited; their `logs` and `events` return
 asynchronous iterators.
 """
@@ -61,7 +61,7 @@ def page() -> str:
         "Each has the name of its flag; [`pumice run`](commands.md#pumice-run) describes them.\n",
         _block([f"{name}: {getattr(kind, '__forward_arg__', kind)}" for name, kind in Options.__annotations__.items()]),
         "## Handles\n",
-        _TWINS,
+        _ASYNC_PAIRS,
         *(_handle(kinds[name]) for name in _HANDLES),
         "## Values\n",
         *(_value(each) for each in sorted((*values, *_PARTS), key=lambda each: each.__name__)),

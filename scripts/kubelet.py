@@ -46,7 +46,7 @@ TRIALS = {
 REMOVED_WITHIN = 20.0
 
 
-def lacking(folder: Path) -> list[str]:
+def missing_for_a_kubelet(folder: Path) -> list[str]:
     """Return what this machine lacks to run a kubelet, as sentences for the user."""
     if sys.platform != "linux":
         return ["Linux"]
@@ -61,8 +61,8 @@ def lacking(folder: Path) -> list[str]:
     if found:
         return found
     for name, trial in TRIALS.items():
-        with tempfile.TemporaryDirectory(dir=folder, prefix="trial-") as place:
-            command = [*NAMESPACES, "sh", "-c", trial.format(folder=shlex.quote(place))]
+        with tempfile.TemporaryDirectory(dir=folder, prefix="trial-") as directory:
+            command = [*NAMESPACES, "sh", "-c", trial.format(folder=shlex.quote(directory))]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             found.append(f"{name.format(folder=folder)}: {done.stderr.strip()}")
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str]) -> int:
     # make may be ended by SIGTERM or by closing the terminal: clean up then, too.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda *_: sys.exit(143))
-    if missing := lacking(cache):
+    if missing := missing_for_a_kubelet(cache):
         say("this machine cannot run a kubelet. It lacks:")
         print(*(f"  {each}" for each in missing), sep="\n", file=sys.stderr)
         return 1

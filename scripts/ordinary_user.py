@@ -43,7 +43,7 @@ def main(command: Sequence[str]) -> int:
         return subprocess.run(
             command,
             cwd=ROOT,
-            env={**environ, **_places(home), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**environ, **_directories(home), "PYTHONDONTWRITEBYTECODE": "1"},
             user=user.pw_uid,
             group=user.pw_gid,
             extra_groups=[],
@@ -61,7 +61,7 @@ def _offer_tun() -> None:
         tun.chmod(0o666)
 
 
-def _places(home: str) -> dict[str, str]:
+def _directories(home: str) -> dict[str, str]:
     """Where programs that would write into the checkout, or into root's home, are to write."""
     return {"HOME": home, "TMPDIR": home, "HYPOTHESIS_STORAGE_DIRECTORY": f"{home}/hypothesis"}
 
@@ -77,7 +77,7 @@ def needed(environ: Mapping[str, str]) -> set[Path]:
 def barred(path: Path) -> Path | None:
     """The topmost directory on the way to a path, or the path itself, that others may not enter."""
     way = [*reversed(path.parents), path]
-    return next((place for place in way if not place.stat().st_mode & stat.S_IXOTH), None)
+    return next((directory for directory in way if not directory.stat().st_mode & stat.S_IXOTH), None)
 
 
 def open_up(paths: Collection[Path]) -> None:

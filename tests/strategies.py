@@ -122,9 +122,9 @@ any_documents = st.dictionaries(
 )
 
 
-def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [at, *(place for key, item in items for place in _places(item, (*at, key)))]
+    return [at, *(path for key, item in items for path in _paths(item, (*at, key)))]
 
 
 @st.composite
@@ -132,15 +132,15 @@ def wild_documents(draw: st.DrawFn) -> Manifest:
     """A good Job in which one to three places hold anything at all, are gone, or hold a field too many."""
     document: Any = copy.deepcopy(draw(good_documents()))
     for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.sampled_from([place for place in _places(document) if place]))
+        path = draw(st.sampled_from([path for path in _paths(document) if path]))
         holder = document
-        for step in place[:-1]:
+        for step in path[:-1]:
             holder = holder[step]
         match draw(st.sampled_from(["change", "remove", "add"])):
             case "change":
-                holder[place[-1]] = draw(anything)
+                holder[path[-1]] = draw(anything)
             case "remove":
-                holder.pop(place[-1])
+                holder.pop(path[-1])
             case _ if isinstance(holder, dict):
                 holder[draw(keys)] = draw(anything)
             case _:

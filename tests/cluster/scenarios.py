@@ -66,7 +66,7 @@ class Scenario:
     job: Object
     scripts: Scripts
     last_phase: str  # empty: the job is deleted
-    user_actions: Callable[[JobHandle], None] = lambda _stage: None
+    user_actions: Callable[[JobHandle], None] = lambda _job: None
 
     def behaviour(self, pod: Object) -> PodScript:
         notes = pod["metadata"]["annotations"]

@@ -21,7 +21,7 @@ from pumice.admission.admit import admit
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from tests.builders import a_context
-from tests.scenarios.stage import Stage
+from tests.scenarios.simulation import Simulation
 
 DATA = Path(__file__).parent / "data" / "lives.jsonl"
 
@@ -31,11 +31,11 @@ LIVES = [pytest.param(fact, id=fact["id"]) for fact in map(json.loads, DATA.read
 
 @pytest.mark.parametrize("life", LIVES)
 def test_lives_are_those_of_volcano(life: Fact) -> None:
-    stage = Stage(admitted_job(life["job"]), admitted=life.get("group", "Inqueue") == "Inqueue")
+    sim = Simulation(admitted_job(life["job"]), admitted=life.get("group", "Inqueue") == "Inqueue")
     for number, (what, about, seen) in enumerate(life["happened"]):
-        STEPS[what](stage, **about)
-        assert (number, observed(stage, seen)) == (number, seen)
-    assert stage.phases == life["phases"]
+        STEPS[what](sim, **about)
+        assert (number, observed(sim, seen)) == (number, seen)
+    assert sim.phases == life["phases"]
 
 
 def admitted_job(manifest: Fact) -> Job:
@@ -44,71 +44,71 @@ def admitted_job(manifest: Fact) -> Job:
     return admitted.job
 
 
-def observed(stage: Stage, asked: Fact) -> Fact:
+def observed(sim: Simulation, asked: Fact) -> Fact:
     """Of what there is, that which was recorded."""
-    status = stage.status
+    status = sim.status
     known: Fact = {
-        "phase": stage.phase,
+        "phase": sim.phase,
         "conditions": [condition.status for condition in status.conditions],
         "minAvailable": status.min_available,
         "retryCount": status.retry_count,
-        "counts": stage.counts,
-        "tasks": stage.by_task,
-        "pods": stage.pods,
+        "counts": sim.counts,
+        "tasks": sim.by_task,
+        "pods": sim.pods,
     }
     return {key: known[key] for key in asked}
 
 
-def chosen(stage: Stage, pods: str) -> list[ObservedPod]:
+def chosen(sim: Simulation, pods: str) -> list[ObservedPod]:
     """Pods by their short names or tasks, with commas between them; `*` is all. None that is on its way out."""
     names = pods.split(",")
-    there = [pod for pod in stage.seen if not pod.is_deleting]
+    there = [pod for pod in sim.seen if not pod.is_deleting]
     return [pod for pod in there if pods == "*" or pod.short_name in names or pod.task in names]
 
 
-def run(stage: Stage, pods: str = "*", *, ready: bool = True) -> None:
-    for pod in chosen(stage, pods):
+def run(sim: Simulation, pods: str = "*", *, ready: bool = True) -> None:
+    for pod in chosen(sim, pods):
         if pod.phase is PodPhase.PENDING:
-            stage.world.change_pod(stage.key, pod.name, phase=PodPhase.RUNNING, ready=ready)
-    stage.rest()
+            sim.world.change_pod(sim.key, pod.name, phase=PodPhase.RUNNING, ready=ready)
+    sim.rest()
 
 
-def finish(stage: Stage, pods: str = "*", code: int = 0, reason: str = "") -> None:
-    for pod in chosen(stage, pods):
+def finish(sim: Simulation, pods: str = "*", code: int = 0, reason: str = "") -> None:
+    for pod in chosen(sim, pods):
         if not pod.is_finished:
-            stage.world.end_pod(stage.key, pod.name, ContainerEnd("main", code, reason, finished_at=stage.now))
-    stage.rest()
+            sim.world.end_pod(sim.key, pod.name, ContainerEnd("main", code, reason, finished_at=sim.now))
+    sim.rest()
 
 
-def change(stage: Stage, pods: str, **fields: Any) -> None:
+def change(sim: Simulation, pods: str, **fields: Any) -> None:
     if "phase" in fields:
         fields["phase"] = PodPhase(fields["phase"])
-    for pod in chosen(stage, pods):
-        stage.change(pod.short_name, **fields)
+    for pod in chosen(sim, pods):
+        sim.change(pod.short_name, **fields)
 
 
-def evict(stage: Stage, pods: str) -> None:
-    stage.evict(*(pod.short_name for pod in chosen(stage, pods)))
+def evict(sim: Simulation, pods: str) -> None:
+    sim.evict(*(pod.short_name for pod in chosen(sim, pods)))
 
 
-def edit(stage: Stage, tasks: Mapping[str, Mapping[str, int]] | None = None, **fields: Any) -> None:
-    spec = stage.job.spec
+def edit(sim: Simulation, tasks: Mapping[str, Mapping[str, int]] | None = None, **fields: Any) -> None:
+    spec = sim.job.spec
     changed = [msgspec.structs.replace(task, **(tasks or {}).get(task.name, {})) for task in spec.tasks]
-    stage.update(msgspec.structs.replace(spec, tasks=changed, **fields))
+    sim.update(msgspec.structs.replace(spec, tasks=changed, **fields))
 
 
-def linger(stage: Stage) -> None:
+def linger(sim: Simulation) -> None:
     """From now on pods that are to go take their time."""
-    stage.slow = True
+    sim.slow = True
 
 
-def release(stage: Stage) -> None:
-    stage.slow = False
-    stage.let_go()
+def release(sim: Simulation) -> None:
+    sim.slow = False
+    sim.let_go()
 
 
 STEPS: Final[Mapping[str, Callable[..., object]]] = {
-    "created": Stage.rest,
+    "created": Simulation.rest,
     "run": run,
     "finish": finish,
     "change": change,
@@ -116,7 +116,7 @@ STEPS: Final[Mapping[str, Callable[..., object]]] = {
     "edit": edit,
     "linger": linger,
     "release": release,
-    "command": Stage.command,
-    "group": Stage.set_group,
-    "wait": Stage.wait,
+    "command": Simulation.command,
+    "group": Simulation.set_group,
+    "wait": Simulation.wait,
 }

@@ -120,7 +120,9 @@ def test_given_keys_are_shown_only_on_demand(tmp_path: Path) -> None:
 def test_defect_25_a_key_is_made_when_the_secret_is_made(tmp_path: Path) -> None:
     [entry] = _loaded(_job(plugins={"ssh": []}), tmp_path).jobs
     job = as_stored(entry.admitted)
-    [once] = [companion for companion in owned_objects(job, entry.admitted.plugins) if isinstance(companion, Once)]
+    [once] = [
+        extra_object for extra_object in owned_objects(job, entry.admitted.plugins) if isinstance(extra_object, Once)
+    ]
     assert list(once.manifest["stringData"]) == ["config"]
     made = once.created_with(lambda kind: KeyPair(f"a new {kind} key", "its public half"))
     assert made["stringData"]["id_rsa"] == "a new rsa key"

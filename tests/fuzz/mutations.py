@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-Place = tuple[Any, Any]  # a dict or list, and a key of it
+Slot = tuple[Any, Any]  # a dict or list, and a key of it
 
 ODD: Final[tuple[Any, ...]] = (
     None,
@@ -61,7 +61,7 @@ INTERESTING: Final = (
 )
 
 
-def places(document: object) -> Iterator[Place]:
+def slots(document: object) -> Iterator[Slot]:
     """Every key of every dict and every index of every list."""
     open_ones = [document]
     while open_ones:
@@ -77,15 +77,15 @@ def places(document: object) -> Iterator[Place]:
 def mutated_document(document: Any, draw: random.Random) -> Any:
     changed = copy.deepcopy(document)
     for _ in range(draw.choice((1, 1, 2, 3, 8))):
-        found = list(places(changed))
+        found = list(slots(changed))
         if not found:
             return changed
         _change(draw.choice(found), draw.choice(found), draw)
     return changed
 
 
-def _change(place: Place, other: Place, draw: random.Random) -> None:
-    node, key = place
+def _change(slot: Slot, other: Slot, draw: random.Random) -> None:
+    node, key = slot
     match draw.randrange(6):
         case 0 | 1:
             node[key] = copy.deepcopy(draw.choice(ODD))

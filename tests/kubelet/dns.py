@@ -59,12 +59,12 @@ def addresses(slices: Mapping[str, Object]) -> dict[str, list[str]]:
 def answer(query: bytes, names: Mapping[str, list[str]]) -> bytes:
     """Answer a question for an IPv4 address; other questions about a known name have an empty answer."""
     number, flags, *_ = _HEADER.unpack_from(query)
-    labels, place = [], _HEADER.size
-    while length := query[place]:
-        labels.append(query[place + 1 : place + 1 + length].decode("ascii", errors="replace"))
-        place += 1 + length
-    question = query[_HEADER.size : place + 5]
-    kind = struct.unpack_from("!H", query, place + 1)[0]
+    labels, offset = [], _HEADER.size
+    while length := query[offset]:
+        labels.append(query[offset + 1 : offset + 1 + length].decode("ascii", errors="replace"))
+        offset += 1 + length
+    question = query[_HEADER.size : offset + 5]
+    kind = struct.unpack_from("!H", query, offset + 1)[0]
     known = names.get(".".join(labels).lower())
     listed = (known or []) if kind == _ADDRESS else []
     code = 0 if known is not None else _NO_SUCH_NAME

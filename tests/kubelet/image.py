@@ -115,8 +115,8 @@ def _layer(folder: Path) -> bytes:
             _add(layer, f"etc/ssh/{made.name}", made.read_bytes(), 0o600)
         for file in (Path(SLEEP), *_libraries(SLEEP)):
             _add(layer, str(file).lstrip("/"), file.read_bytes(), 0o755)
-        for name, place in STAND_INS.items():
-            _add(layer, place.lstrip("/"), (ROOT / "examples" / "stand-ins" / name).read_bytes(), 0o755)
+        for name, path in STAND_INS.items():
+            _add(layer, path.lstrip("/"), (ROOT / "examples" / "stand-ins" / name).read_bytes(), 0o755)
     return content.getvalue()
 
 

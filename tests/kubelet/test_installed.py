@@ -128,8 +128,8 @@ def served_certificates(jobs: Jobs) -> set[bytes]:
 
 def test_a_drain_would_move_all_pods_without_further_flags(installed: OutsideController, jobs: Jobs) -> None:
     selector = "--pod-selector=app.kubernetes.io/name=pumice"
-    told = installed.cluster.kubectl("drain", NAME, "--ignore-daemonsets", "--dry-run=client", selector)
-    assert "drained (dry run)" in told
+    printed = installed.cluster.kubectl("drain", NAME, "--ignore-daemonsets", "--dry-run=client", selector)
+    assert "drained (dry run)" in printed
 
 
 @contextmanager

@@ -49,10 +49,10 @@ def test_the_job_says_what_its_pod_waits_for(waiting: Jobs, name: str) -> None:
         return True
 
     eventually(f"{name} says why it waits", says, within=60)
-    told = eventually(
+    printed = eventually(
         "an event says so, too", lambda: [event for event in waiting.events(name) if event["reason"] in reasons]
     )
-    assert len(told) == 1, told
+    assert len(printed) == 1, printed
 
 
 def test_the_reason_goes_when_the_pod_runs(waiting: Jobs) -> None:

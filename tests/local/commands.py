@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result, processes
+from tests.local.running import Manifest, Result, Workspace, processes
 
 MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
 WAITING = "echo up; while [ ! -e go ]; do sleep 0.2; done; echo done"
@@ -20,16 +20,16 @@ class Terminal:
     """Commands of a user, whose runs end with the test."""
 
     def __init__(self, directory: Path) -> None:
-        self.place = Place(directory, {"XDG_RUNTIME_DIR": str(directory)})
+        self.workspace = Workspace(directory, {"XDG_RUNTIME_DIR": str(directory)})
 
     def __call__(self, *words: str, code: int | None = 0, stdin: int | None = None) -> Result:
-        directory = self.place.directory
-        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.place.env, timeout=100, stdin=stdin)
+        directory = self.workspace.directory
+        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.workspace.env, timeout=100, stdin=stdin)
         assert code is None or done.returncode == code, (words, done)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def submit(self, *documents: Manifest, flags: tuple[str, ...] = ()) -> str:
-        return self("submit", self.place.write(*documents), *flags).out.strip()
+        return self("submit", self.workspace.write(*documents), *flags).out.strip()
 
     def items(self, *words: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self("ps", "-o", "json", *words).out)["items"]
@@ -51,7 +51,7 @@ class Terminal:
 
     def owner(self, run: str) -> int:
         name, _, number = run.partition(":")
-        directory = self.place.state / "runs" / "default" / name / number
+        directory = self.workspace.state / "runs" / "default" / name / number
         return int(json.loads((directory / "owner.lock").read_text())["pid"])
 
 

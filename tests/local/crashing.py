@@ -55,9 +55,9 @@ from pumice.model.status import JobStatus
 from pumice.runtime.offline_context import offline_context
 from tests.local.running import Manifest, processes
 
-PLACES = "places"
+POINTS = "crash-points"
 SECONDS = 60.0
-Place = tuple[str, int]  # a label, and which of its occurrences
+CrashPoint = tuple[str, int]  # a label, and which of its occurrences
 
 # What is wrapped, and the argument that tells one kind of call from another.
 _CALLS: Sequence[tuple[Any, str, Callable[..., str]]] = (
@@ -85,7 +85,7 @@ class Killer:
     """Counts the places that a process passes, and kills it at one of them."""
 
     log: int  # each place is a line in this file
-    at: Place | None
+    at: CrashPoint | None
     _counts: Counter[str] = field(default_factory=Counter)
 
     def install(self) -> None:
@@ -119,7 +119,7 @@ class Killer:
         return result
 
 
-def fork_supervisor(run: StoredRun, lock: OwnerLock, at: Place | None) -> int:
+def fork_supervisor(run: StoredRun, lock: OwnerLock, at: CrashPoint | None) -> int:
     """Return the pid of a new supervisor, which has the lock."""
     child = os.fork()
     if child:
@@ -130,7 +130,7 @@ def fork_supervisor(run: StoredRun, lock: OwnerLock, at: Place | None) -> int:
         output = os.open(run.directory / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(output, standard)
-        Killer(os.open(run.directory / PLACES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
+        Killer(os.open(run.directory / POINTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
         process.main(run.directory, lock.descriptor)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
@@ -141,7 +141,7 @@ def fork_supervisor(run: StoredRun, lock: OwnerLock, at: Place | None) -> int:
         os._exit(code)
 
 
-def fork_leased(places: Path, at: Place | None) -> SupervisorProcess:
+def fork_leased(points: Path, at: CrashPoint | None) -> SupervisorProcess:
     """Return a new process of a foreground run, which is held by a connection."""
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -151,7 +151,7 @@ def fork_leased(places: Path, at: Place | None) -> SupervisorProcess:
     try:
         ours.close()
         os.setsid()
-        Killer(os.open(places, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
+        Killer(os.open(points, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
         leased_process.main(theirs.detach())
     finally:
         os._exit(1)
@@ -218,7 +218,7 @@ class Lives:
         """Return a file in the directory of a run's pods."""
         return Path(run.record.options["settings"]["workdir"], name)
 
-    def start(self, at: Place | None = None) -> int:
+    def start(self, at: CrashPoint | None = None) -> int:
         """Start the one run that waits; return the pid of its supervisor."""
         pids: list[int] = []
 
@@ -251,7 +251,7 @@ def status_of(entry: Entry) -> JobStatus | None:
 
 def passed(directory: Path) -> list[str]:
     """Return the labels of the places that the supervisors of a run passed, which are written in this directory."""
-    return (directory / PLACES).read_text().splitlines()
+    return (directory / POINTS).read_text().splitlines()
 
 
 def nothing_left(store: RunStore, home: Path) -> list[str]:

@@ -71,21 +71,21 @@ def job(script: str, policies: Sequence[dict[str, str]] = (), pods: int = 3) -> 
 
 
 def start(
-    place: Path, flags: Sequence[str] = (), script: str = "", policies: Sequence[dict[str, str]] = ()
+    directory: Path, flags: Sequence[str] = (), script: str = "", policies: Sequence[dict[str, str]] = ()
 ) -> subprocess.Popen[str]:
     """`pumice run` of the job in a directory, by whose name its processes are known."""
-    place.mkdir(exist_ok=True)
-    file = place / "job.yaml"
+    directory.mkdir(exist_ok=True)
+    file = directory / "job.yaml"
     script = script or LIVELY.format(detach="" if "process" in flags else "setsid")
     # JSON is YAML, too.
     file.write_text("\n---\n".join(json.dumps(each) for each in job(script, policies)))
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, "run", file.name, "--env", f"MARK={place}", *flags],
-        cwd=place,
+        [sys.executable, "-c", MAIN, "run", file.name, "--env", f"MARK={directory}", *flags],
+        cwd=directory,
         env={
             "PATH": SEARCH_PATH,
-            "HOME": str(place),
-            "XDG_STATE_HOME": str(place / "state"),
+            "HOME": str(directory),
+            "XDG_STATE_HOME": str(directory / "state"),
             "PYTHONPATH": str(SOURCES),
         },
         stdin=subprocess.DEVNULL,
@@ -165,7 +165,7 @@ class Traces:
     parent elsewhere, is somebody else.
     """
 
-    place: Path
+    directory: Path
     foreign: set[str] = field(default_factory=set)  # interfaces that were there before
     processes: set[Process] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
@@ -174,8 +174,8 @@ class Traces:
     killed_at: int = 0
 
     @classmethod
-    def before(cls, place: Path) -> Traces:
-        return cls(place, foreign=_names("/sys/class/net"))
+    def before(cls, directory: Path) -> Traces:
+        return cls(directory, foreign=_names("/sys/class/net"))
 
     def look(self, pid: int) -> None:
         """To be called right before the kill, and `killed` right after it."""
@@ -184,7 +184,7 @@ class Traces:
         family = {pid}
         while more := {each.pid for each in everyone if each.parent in family} - family:
             family |= more
-        found = {each for each in everyone if each.pid in family or each.speaks_of(str(self.place))}
+        found = {each for each in everyone if each.pid in family or each.speaks_of(str(self.directory))}
         self.processes |= found
         self.namespaces |= {name for each in found for name in each.namespaces()}
         self.namespaces -= {str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in NAMESPACES}
@@ -196,10 +196,10 @@ class Traces:
     def left(self) -> list[str]:
         """Processes, namespaces that somebody is in, mounts and interfaces of the host."""
         everyone = list(Process.all())
-        found = [str(each) for each in everyone if each in self.processes or each.speaks_of(str(self.place))]
+        found = [str(each) for each in everyone if each in self.processes or each.speaks_of(str(self.directory))]
         found += [f"{each} in {sorted(each.namespaces() & self.namespaces)}" for each in self._unseen(everyone)]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        found += [line for line in mounts if str(self.place) in line]
+        found += [line for line in mounts if str(self.directory) in line]
         return found + sorted(self.interfaces & _names("/sys/class/net"))
 
     def _unseen(self, everyone: Sequence[Process]) -> set[Process]:
@@ -227,7 +227,7 @@ class Traces:
 class Lane:
     """Kills one after the other, in one state directory, so that each run finds what the one before has left."""
 
-    place: Path
+    directory: Path
     seed: int
     flags: Sequence[str] = ()
     moments: Counter[str] = field(default_factory=Counter)
@@ -244,8 +244,8 @@ class Lane:
         return self
 
     def _kill(self, word: str, delay: float, victim: str) -> None:
-        traces = Traces.before(self.place)
-        process = start(self.place, self.flags)
+        traces = Traces.before(self.directory)
+        process = start(self.directory, self.flags)
         try:
             if word:
                 self._wait_for(word, process)
@@ -280,11 +280,11 @@ class Lane:
 
     def _last_run(self) -> None:
         """One that nobody kills: it goes well, and clears away what the others have left."""
-        process = start(self.place, self.flags)
+        process = start(self.directory, self.flags)
         output, _ = process.communicate(timeout=60)
         if process.returncode != 0:
             raise AssertionError(f"{self}: the run afterwards ended with {process.returncode}: {output}")
-        left = scratch(self.place)
+        left = scratch(self.directory)
         if left:
             raise AssertionError(f"{self}: left after one more run: {left}")
 
@@ -292,8 +292,8 @@ class Lane:
         return f"seed {self.seed} {' '.join(self.flags)}".rstrip()
 
 
-def scratch(place: Path) -> list[str]:
+def scratch(directory: Path) -> list[str]:
     """What runs have in the state directory, but for what is meant to stay: specs and logs."""
-    state = place / "state" / "pumice"
+    state = directory / "state" / "pumice"
     found = [path for path in state.glob("stage/*") if path.name != "lock"]
     return sorted(str(path.relative_to(state)) for path in [*found, *state.glob("runs/*/*/*/scratch")])

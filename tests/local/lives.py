@@ -46,7 +46,7 @@ def pod_manifest(*containers: Manifest, **spec: Any) -> Manifest:
 
 
 @dataclass
-class Stage:
+class Harness:
     """What a test sees of its containers: their output, warnings about them, and their restarts."""
 
     box: Box

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
-def small_root(place: Path, programs: Mapping[str, str]) -> Path:
+def small_root(directory: Path, programs: Mapping[str, str]) -> Path:
     """In /bin what is named, each a copy of a program of this machine; nothing else."""
     for name, program in programs.items():
         found = shutil.which(program)
         assert found is not None
         for source, target in [(found, f"/bin/{name}"), *((library, library) for library in _libraries(found))]:
-            copy = place / target.lstrip("/")
+            copy = directory / target.lstrip("/")
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, copy)
-    return place
+    return directory
 
 
 def _libraries(program: str) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Result:
 
 
 @dataclass
-class Place:
+class Workspace:
     directory: Path
     environ: dict[str, str] = field(default_factory=dict)
     background: bool = False  # with SIGINT and SIGQUIT ignored
@@ -136,7 +136,7 @@ def scripted(*argv: str) -> Manifest:
     return {"command": list(argv)}
 
 
-def companion(kind: str, name: str, **fields: Any) -> Manifest:
+def extra_object(kind: str, name: str, **fields: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Place, companion, job, need_namespaces, scripted, task
+from tests.local.running import Workspace, extra_object, job, need_namespaces, scripted, task
 
 FILL = """
 import os, sys
@@ -57,18 +57,18 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
-def test_files_in_memory_count_as_memory_and_have_a_bound(place: Place) -> None:
+def test_files_in_memory_count_as_memory_and_have_a_bound(workspace: Workspace) -> None:
     """24 MiB fit below a limit of 64 MiB; twice as much in files, with Python itself, or in three places, does not."""
     limit = {"resources": {"limits": {"memory": "64Mi"}}}
     volume = {"volumeMounts": [{"name": "memory", "mountPath": "/memory"}]}
     memory = {"volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]}
     python = scripted(sys.executable, "-c", FILL)
     free = "df -k /dev/shm | tail -1 | awk '{print $2}'; stat -f -c %i / /dev/shm"
-    done = place.run(
+    done = workspace.run(
         job(
             task("fill", "", container={**python, **limit, **volume}, pod=memory),
             task("bound", free, container=limit),
@@ -84,21 +84,21 @@ def test_files_in_memory_count_as_memory_and_have_a_bound(place: Place) -> None:
     assert root == shared
 
 
-def test_processes_are_limited_by_the_pod(place: Place) -> None:
+def test_processes_are_limited_by_the_pod(workspace: Workspace) -> None:
     """Without control groups by the job: then the limit has 256 more for each pod."""
     python = scripted(sys.executable, "-c", FORK)
     flags = ["--network=job", "--no-prefix", "--pids-limit"]
-    limited = place.run(job(task("only", "", container=python)), flags=[*flags, "100"])
+    limited = workspace.run(job(task("only", "", container=python)), flags=[*flags, "100"])
     assert limited.out == "limited\n", limited.err
-    assert place.run(job(task("only", "", container=python)), flags=[*flags, "1000"]).out == "more\n"
+    assert workspace.run(job(task("only", "", container=python)), flags=[*flags, "1000"]).out == "more\n"
 
 
-def test_sockets_of_the_machine_are_not_reached_through_bound_directories(place: Place) -> None:
+def test_sockets_of_the_machine_are_not_reached_through_bound_directories(workspace: Workspace) -> None:
     """The working directory, a hostPath and --mount; sockets of the pod itself work."""
     paths = []
     listeners = []
     for name in ("here", "volume", "extra"):
-        directory = place.directory / name
+        directory = workspace.directory / name
         directory.mkdir()
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(
@@ -110,18 +110,18 @@ def test_sockets_of_the_machine_are_not_reached_through_bound_directories(place:
     script = f"import socket; a = socket.socket(socket.AF_UNIX); a.bind('/tmp/s'); a.listen()\n{SOCKETS}"
     python = scripted(sys.executable, "-c", script, paths[0], "/v/s", "/x/s", "/tmp/s")
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    pod = {"volumes": [{"name": "v", "hostPath": {"path": str(place.directory / "volume")}}]}
-    result = place.run(
+    pod = {"volumes": [{"name": "v", "hostPath": {"path": str(workspace.directory / "volume")}}]}
+    result = workspace.run(
         job(task("only", "", container={**python, **mounts}, pod=pod)),
-        flags=["--network=job", "--no-prefix", "--mount", f"{place.directory / 'extra'}:/x"],
+        flags=["--network=job", "--no-prefix", "--mount", f"{workspace.directory / 'extra'}:/x"],
     )
     for listener in listeners:
         listener.close()
     assert result.out == "refused\n" * 3 + "reached\n", result.err
 
 
-def test_disk_use_is_shown_and_can_be_bounded(place: Place) -> None:
-    claim = companion(
+def test_disk_use_is_shown_and_can_be_bounded(workspace: Workspace) -> None:
+    claim = extra_object(
         "PersistentVolumeClaim",
         "data",
         spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -130,10 +130,10 @@ def test_disk_use_is_shown_and_can_be_bounded(place: Place) -> None:
     mounts = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in ("c", "e")]}
     write = "head -c 3145728 /dev/zero > /c/file; head -c 2097152 /dev/zero > /e/file"
     only = task("only", write, container=mounts, pod={"volumes": volumes})
-    result = place.run(job(only), claim, flags=["--network=job"])
+    result = workspace.run(job(only), claim, flags=["--network=job"])
     assert "\ndisk: claims 3.0 MiB, emptyDir 2.0 MiB\n" in result.err, result.err
-    assert (place.state / "claims" / "default" / "data" / "file").stat().st_size == 3 << 20
+    assert (workspace.state / "claims" / "default" / "data" / "file").stat().st_size == 3 << 20
     only = task("only", f"{write}; sleep 50", container=mounts, pod={"volumes": volumes})
-    result = place.run(job(only), claim, flags=["--network=job", "--disk-limit", "1Mi"])
+    result = workspace.run(job(only), claim, flags=["--network=job", "--disk-limit", "1Mi"])
     assert result.code == 1, result.err
     assert "uses more of the disk than 1.0 MiB (disk-limit): claims 3.0 MiB" in result.err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pumice.cli.main import main
-from tests.local.running import Place, job, need_namespaces, task
+from tests.local.running import Workspace, job, need_namespaces, task
 
 Manifest = dict[str, Any]
 
@@ -22,14 +22,14 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def workspace(tmp_path: Path) -> Workspace:
     """A project in a home that has credentials, with data beside the home."""
     for name in ("home/project", "home/.ssh", "home/.config/gcloud", "data"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("home/.ssh/id", "home/.config/gcloud/token", "home/.netrc"):
         (tmp_path / name).write_text("canary\n")
     (tmp_path / "data" / "set").write_text("data\n")
-    return Place(tmp_path / "home" / "project", {"HOME": str(tmp_path / "home")})
+    return Workspace(tmp_path / "home" / "project", {"HOME": str(tmp_path / "home")})
 
 
 def with_volume(script: str, path: Path | str, *, read_only: bool = False) -> Manifest:
@@ -38,21 +38,23 @@ def with_volume(script: str, path: Path | str, *, read_only: bool = False) -> Ma
     return task("only", script, container={"volumeMounts": mounts}, pod={"volumes": volumes})
 
 
-def refused(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *flags: str) -> list[str]:
+def refused(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *flags: str
+) -> list[str]:
     """Run job.yaml in this process, because nothing starts; return what it prints."""
-    monkeypatch.chdir(place.directory)
-    for name, value in place.env.items():
+    monkeypatch.chdir(workspace.directory)
+    for name, value in workspace.env.items():
         monkeypatch.setenv(name, value)
     assert main(["run", "job.yaml", *flags]) == 2
     return capfd.readouterr().err.splitlines()
 
 
-def test_data_is_mounted_and_shown_in_the_header(place: Place) -> None:
-    data = place.directory.parents[1] / "data"
+def test_data_is_mounted_and_shown_in_the_header(workspace: Workspace) -> None:
+    data = workspace.directory.parents[1] / "data"
     only = with_volume("cat /v/set; echo new > /v/new; df /shm | tail -1 | cut -d' ' -f1", data)
     only["template"]["spec"]["volumes"].append({"name": "shm", "hostPath": {"path": "/dev/shm"}})
     only["template"]["spec"]["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/shm"})
-    result = place.run(job(only), flags=["--network=job", "--no-prefix"])
+    result = workspace.run(job(only), flags=["--network=job", "--no-prefix"])
     assert (result.code, result.out) == (0, "data\ntmpfs\n"), result.err
     assert f"  uses {data} (read/write, hostPath of volume v)\n" in result.err
     assert (data / "new").read_text() == "new\n"
@@ -60,10 +62,10 @@ def test_data_is_mounted_and_shown_in_the_header(place: Place) -> None:
 
 @pytest.mark.parametrize("way", ["hostPath", "mounts", "files", "programs", "images", "entrypoints"])
 def test_a_home_needs_consent(
-    way: str, place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    way: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The last line is the command with the flag."""
-    home = place.directory.parent
+    home = workspace.directory.parent
     path, mode, origin = home / ".ssh" / "id", "read-only", f"pumice.toml [{way}]"
     tables = {
         "mounts": 'paths = ["../.ssh/id:ro"]',
@@ -74,48 +76,48 @@ def test_a_home_needs_consent(
     }
     if way == "hostPath":
         path, mode, origin = home, "read/write", "hostPath of volume v"
-        place.write(job(with_volume("true", home)))
+        workspace.write(job(with_volume("true", home)))
     else:
-        (place.directory / "pumice.toml").write_text(f"[{way}]\n{tables[way]}\n")
-        place.write(job(task("only", "true")))
-    *lines, last = refused(place, monkeypatch, capfd, "--timeout", "1m")
+        (workspace.directory / "pumice.toml").write_text(f"[{way}]\n{tables[way]}\n")
+        workspace.write(job(task("only", "true")))
+    *lines, last = refused(workspace, monkeypatch, capfd, "--timeout", "1m")
     why = "is a home directory" if way == "hostPath" else "holds credentials"
-    shown = path if way == "hostPath" else f"{place.directory}/../.ssh/id -> {path}"
+    shown = path if way == "hostPath" else f"{workspace.directory}/../.ssh/id -> {path}"
     assert f"{shown} ({mode}, {origin}): {why}, and needs your consent" in lines
     assert last == f"pumice run job.yaml --timeout 1m --allow-host-path {path}"
 
 
 def test_an_environment_beside_the_job_that_leads_elsewhere_needs_consent(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is named by the project, which anybody may have written; it is read, and never run."""
-    elsewhere = place.directory.parent / "elsewhere"
+    elsewhere = workspace.directory.parent / "elsewhere"
     (elsewhere / "bin").mkdir(parents=True)
     python = elsewhere / "bin" / "python3"
     python.write_text(f"#!/bin/sh\ntouch {elsewhere}/was-run\n")
     python.chmod(0o755)
     (elsewhere / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.1\n")
-    (place.directory / ".venv").symlink_to(elsewhere)
+    (workspace.directory / ".venv").symlink_to(elsewhere)
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
-    place.write(job(task("only", "true")))
-    *lines, last = refused(place, monkeypatch, capfd)
+    workspace.write(job(task("only", "true")))
+    *lines, last = refused(workspace, monkeypatch, capfd)
     assert any(f"{elsewhere}" in line and line.endswith("needs your consent") for line in lines), lines
     assert last == f"pumice run job.yaml --allow-host-path {elsewhere}"
-    allowed = place.run(job(task("only", "echo ran")), flags=["--no-prefix", "--allow-host-path", str(elsewhere)])
+    allowed = workspace.run(job(task("only", "echo ran")), flags=["--no-prefix", "--allow-host-path", str(elsewhere)])
     assert (allowed.code, allowed.out) == (0, "ran\n"), allowed.err
     assert "  python ~/project/.venv/bin/python3 3.12\n" in allowed.err
     assert not (elsewhere / "was-run").exists()
 
 
-def test_credentials_stay_hidden_where_a_home_is_shown(place: Place) -> None:
+def test_credentials_stay_hidden_where_a_home_is_shown(workspace: Workspace) -> None:
     """Also after a pod has tried to move them, and for Pumice's own directories."""
-    home = place.directory.parent
+    home = workspace.directory.parent
     read = "cat {0}/.ssh/id {0}/.netrc {0}/.config/gcloud/token 2>/dev/null"
     own = "find {0}/state/pumice {0}/.config/pumice -mindepth 1"
     move = "mv {0}/.config {0}/.moved 2>/dev/null; mv {0}/.ssh {0}/.moved 2>/dev/null; ls -d {0}/.moved 2>/dev/null"
     script = f"{read}; {own}; {move}; echo {{0}}"
-    at_home = Place(home, {"HOME": str(home)})
+    at_home = Workspace(home, {"HOME": str(home)})
     only = with_volume(f"{script.format(home)}; {script.format('/v')}; echo new > /v/new", home)
     result = at_home.run(job(only), flags=["--network=job", "--no-prefix", "--allow-host-path", str(home)])
     assert (result.code, result.out) == (0, f"{home}\n/v\n"), result.err
@@ -123,16 +125,16 @@ def test_credentials_stay_hidden_where_a_home_is_shown(place: Place) -> None:
     assert (home / "new").read_text() == "new\n"
 
 
-def test_a_yes_on_a_terminal_is_remembered(place: Place) -> None:
-    home = place.directory.parent
-    argv = place.argv(job(with_volume("ls -a /v | grep -c ssh", home, read_only=True)), flags=["--network=job"])
+def test_a_yes_on_a_terminal_is_remembered(workspace: Workspace) -> None:
+    home = workspace.directory.parent
+    argv = workspace.argv(job(with_volume("ls -a /v | grep -c ssh", home, read_only=True)), flags=["--network=job"])
     answers = [b"n\n", b"y\n", b""]
     ends = []
     for answer in answers:
         child, terminal = pty.fork()
         if child == 0:
-            os.chdir(place.directory)
-            os.execve(sys.executable, argv, dict(place.env))
+            os.chdir(workspace.directory)
+            os.execve(sys.executable, argv, dict(workspace.env))
         shown = b""
         while True:
             try:
@@ -145,32 +147,32 @@ def test_a_yes_on_a_terminal_is_remembered(place: Place) -> None:
         os.close(terminal)
     assert ends == [(2, True), (0, True), (0, False)]
     # Consent to read is no consent to write.
-    result = place.run(job(with_volume("true", home)))
+    result = workspace.run(job(with_volume("true", home)))
     assert (result.code, result.err.splitlines()[-1].endswith(f"--allow-host-path {home}")) == (2, True), result.err
 
 
-def test_what_is_shared_on_purpose(place: Place) -> None:
+def test_what_is_shared_on_purpose(workspace: Workspace) -> None:
     """--mount is consent, at another path too; the working directory may be read-only; data is not shown by itself."""
-    home, data = place.directory.parent, place.directory.parents[1] / "data"
+    home, data = workspace.directory.parent, workspace.directory.parents[1] / "data"
     script = f"cat /d/set /k/id; touch /d/x here 2>/dev/null; ls /d . ; ls {data} /srv /mnt 2>/dev/null"
     flags = ["--mount", f"{data}:/d:ro", "--mount", f"{home / '.ssh'}:/k:ro", "--workdir-read-only"]
-    result = place.run(job(task("only", script)), flags=[*flags, "--network=job", "--no-prefix"])
+    result = workspace.run(job(task("only", script)), flags=[*flags, "--network=job", "--no-prefix"])
     assert result.out == "data\ncanary\n.:\njob.yaml\nstate\n\n/d:\nset\n/mnt:\n\n/srv:\n", result.err
 
 
-def test_a_job_file_in_a_home_shows_only_what_its_pumice_toml_names(place: Place, tmp_path: Path) -> None:
-    home, elsewhere = place.directory.parent, tmp_path / "elsewhere"
+def test_a_job_file_in_a_home_shows_only_what_its_pumice_toml_names(workspace: Workspace, tmp_path: Path) -> None:
+    home, elsewhere = workspace.directory.parent, tmp_path / "elsewhere"
     elsewhere.mkdir()
     (home / "train.sh").write_text(f"ls -A {home}\n")
     (home / "pumice.toml").write_text('[entrypoints]\nnowhere = "sh ./train.sh"\n')
     only = task("only", "")
     del only["template"]["spec"]["containers"][0]["command"]
-    in_home = Place(home, {"HOME": str(home), "XDG_STATE_HOME": str(tmp_path / "state")}, cwd=str(elsewhere))
+    in_home = Workspace(home, {"HOME": str(home), "XDG_STATE_HOME": str(tmp_path / "state")}, cwd=str(elsewhere))
     result = in_home.run(job(only), flags=["--network=job", "--no-prefix"])
     assert (result.code, result.out) == (0, "train.sh\n"), result.err
 
 
-def test_the_verdict_names_the_path_that_is_not_shared(place: Place) -> None:
-    data = place.directory.parents[1] / "data" / "set"
-    result = place.run(job(task("only", f"cat {data}")), flags=["--network=job"])
+def test_the_verdict_names_the_path_that_is_not_shared(workspace: Workspace) -> None:
+    data = workspace.directory.parents[1] / "data" / "set"
+    result = workspace.run(job(task("only", f"cat {data}")), flags=["--network=job"])
     assert f"--mount {data}:ro     {data} exists here, and pods do not see it" in result.verdict[-1]

@@ -21,7 +21,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
     pod = {"volumes": [{"name": "data", "emptyDir": {}}]}
     mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     script = f"mkdir /data/made; echo text > /data/made/file; ln -s file /data/made/link; {WAITING}"
-    process = found.place.start(
+    process = found.workspace.start(
         job(task("w", script, pod=pod, container=mounted)), flags=["--isolation", request.param]
     )
     found.until(lambda: [(each["pods"]["running"]) for each in found.items("--active")] == [1])
@@ -34,7 +34,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
 
 
 def test_files_and_directories_in_both_directions(terminal: Terminal) -> None:
-    here = terminal.place.directory
+    here = terminal.workspace.directory
     terminal("cp", "w-0:/data/made", "copy")
     assert (here / "copy" / "link").read_text() == "text\n"
     assert (here / "copy" / "link").is_symlink()
@@ -69,10 +69,10 @@ def test_a_pod_that_has_ended_needs_keep(tmp_path: Path) -> None:
     trial = job(
         task("w", "echo in > /data/volume; mkdir /srv/made; echo on > /srv/made/layer", pod=pod, container=mounted)
     )
-    assert terminal.place.run(trial).code == 0
+    assert terminal.workspace.run(trial).code == 0
     refused = terminal("cp", "w-0:/srv/made", "x", code=1).err
     assert refused.startswith("trial:1/w-0 does not run, and its files are not kept\n  hint: only a run with --keep")
-    assert terminal.place.run(trial, flags=["--keep"]).code == 0
+    assert terminal.workspace.run(trial, flags=["--keep"]).code == 0
     terminal("cp", "w-0:/srv/made", "x")
     assert (tmp_path / "x" / "layer").read_text() == "on\n"
     terminal("cp", "w-0:/data/volume", ".")

@@ -26,7 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of a user with one run, which has completed. Tests work on copies."""
     need_namespaces()
     home = tmp_path_factory.mktemp("finished")
-    result = Terminal(home).place.run(job(task("w", "echo here")))
+    result = Terminal(home).workspace.run(job(task("w", "echo here")))
     assert result.code == 0, result.err
     return home
 
@@ -144,11 +144,11 @@ def test_damaged_files(
 ) -> None:
     shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)
     terminal = Terminal(tmp_path)
-    runs = terminal.place.state / "runs" / "default"
+    runs = terminal.workspace.state / "runs" / "default"
     shutil.copytree(runs / "trial" / "1", runs / "other" / "1")
     changed(name="other", uid="0123456789ab")(runs / "other" / "1" / "run.json")
-    damage(terminal.place.state / where)
-    directories = sorted((terminal.place.state / "runs").rglob("*"))
+    damage(terminal.workspace.state / where)
+    directories = sorted((terminal.workspace.state / "runs").rglob("*"))
     printed = []
     for command in ("ps -a", "ps -a -o wide", "history", "clean --claims --dry-run"):
         result = terminal(*command.split())
@@ -160,7 +160,7 @@ def test_damaged_files(
         assert result.code in (0, 1), (command, result)
         assert result.code == 0 or result.err.strip(), command
         printed.append((result.code, result.out + result.err))
-    assert sorted((terminal.place.state / "runs").rglob("*")) == directories
+    assert sorted((terminal.workspace.state / "runs").rglob("*")) == directories
     code, words = expected
     if code is not None:
         assert max(each for each, _ in printed) == code, printed
@@ -185,7 +185,7 @@ def test_damaged_files(
 def test_commands_in_a_hostile_environment(finished: Path, shell: str, code: int, words: str) -> None:
     if "LC_ALL" in shell and not sys.executable.isascii():
         pytest.skip("Python itself does not start there")
-    environ = dict(Terminal(finished).place.env)
+    environ = dict(Terminal(finished).workspace.env)
     os.makedirs(os.fsencode(finished) + b"/d\xff", exist_ok=True)  # noqa: PTH103 - a Path is text
     argv = ["sh", "-c", shell.format(f"'{sys.executable}' -c '{MAIN}'")]
     done = subprocess.run(argv, cwd=finished, env=environ, capture_output=True, text=True, check=False)
@@ -197,17 +197,17 @@ def test_a_store_that_may_not_be_read_or_written(finished: Path, tmp_path: Path)
     """As root, another user tries; the store is closed to others."""
     shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)
     terminal = Terminal(tmp_path)
-    terminal.place.write(job(task("w", "true")))
-    run = terminal.place.state / "runs" / "default" / "trial" / "1"
+    terminal.workspace.write(job(task("w", "true")))
+    run = terminal.workspace.state / "runs" / "default" / "trial" / "1"
     if os.geteuid() == 0:
         pytest.skip("root may read and write everything")
     for path, command, words in (
         (run / "run.json", "get trial", "run.json cannot be read"),
-        (terminal.place.state / "runs" / "default" / "trial", "submit job.yaml", "permission denied"),
+        (terminal.workspace.state / "runs" / "default" / "trial", "submit job.yaml", "permission denied"),
     ):
         mode = path.stat().st_mode
         path.chmod(0o500 if path.is_dir() else 0)
-        result = fork_server(*MODULES).run(command.split(), cwd=tmp_path, env=terminal.place.env, timeout=60)
+        result = fork_server(*MODULES).run(command.split(), cwd=tmp_path, env=terminal.workspace.env, timeout=60)
         path.chmod(mode)
         assert result.returncode in (1, 2)
         assert words in result.stderr.lower()

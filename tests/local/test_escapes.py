@@ -33,7 +33,7 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
 from tests.local.commands import Terminal
 from tests.local.roots import small_root
-from tests.local.running import Place, job, need_namespaces, task
+from tests.local.running import Workspace, job, need_namespaces, task
 from tests.local.sandbox.boxes import Box, in_box, python_mounts, run
 from tests.unit.cli.screens import OnTerminal
 
@@ -64,15 +64,15 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
-def outcomes(place: Place, attacks: Sequence[Attack], flags: Sequence[str] = ()) -> list[str]:
+def outcomes(workspace: Workspace, attacks: Sequence[Attack], flags: Sequence[str] = ()) -> list[str]:
     """Run the attacks as pods of one Job; return a line for each that did something else than it may."""
     rows = [each for each in attacks if each.applies]
     tasks = [task(each.name, each.script, container=each.container, pod=each.pod) for each in rows]
-    result = place.run(job(*tasks, minAvailable=1), flags=["--json", "--network=job", *flags])
+    result = workspace.run(job(*tasks, minAvailable=1), flags=["--json", "--network=job", *flags])
     assert result.out, result.err
     lines, reasons = defaultdict[str, list[str]](list), dict[str, str]()
     for event in map(json.loads, result.out.splitlines()):
@@ -246,10 +246,10 @@ ROOTS = (
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only a pod of root could be root of the machine")
-def test_root_of_a_pod_is_not_root_of_the_machine(place: Place) -> None:
+def test_root_of_a_pod_is_not_root_of_the_machine(workspace: Workspace) -> None:
     """It is root of its own files and of what is mounted, where its files are those of the machine's root."""
-    assert outcomes(place, ROOTS) == []
-    owners = {name: (place.directory / name).stat().st_uid for name in ("mine", "mine-1234")}
+    assert outcomes(workspace, ROOTS) == []
+    owners = {name: (workspace.directory / name).stat().st_uid for name in ("mine", "mine-1234")}
     assert owners == {"mine": 0, "mine-1234": 1234}
 
 
@@ -276,27 +276,29 @@ def test_a_file_system_without_mapped_ids_is_said_and_the_job_runs(tmp_path: Pat
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="users can always nest namespaces")
-def test_only_a_flag_allows_nested_namespaces(place: Place) -> None:
+def test_only_a_flag_allows_nested_namespaces(workspace: Workspace) -> None:
     attribute = "import os; os.setxattr('/proc/self/cwd', 'user.x', b'')"
     script = f'unshare -Ur id -u; python3 -c "{attribute}" 2>/dev/null || echo refused'
-    result = place.run(job(task("only", script)), flags=["--allow-nested-namespaces", "--network=job", "--no-prefix"])
+    result = workspace.run(
+        job(task("only", script)), flags=["--allow-nested-namespaces", "--network=job", "--no-prefix"]
+    )
     assert (result.code, result.out) == (0, "0\nrefused\n"), result.err
 
 
 @pytest.mark.parametrize(
     "attacks", [pytest.param(DESCRIPTORS, id="descriptors"), pytest.param(RESTRICTIONS, id="restrictions")]
 )
-def test_no_attack_reaches_the_machine(place: Place, attacks: Sequence[Attack]) -> None:
-    assert outcomes(place, attacks) == []
+def test_no_attack_reaches_the_machine(workspace: Workspace, attacks: Sequence[Attack]) -> None:
+    assert outcomes(workspace, attacks) == []
 
 
 SYSTEM = ("/", "/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/home", "/var", "/tmp")
 
 
 @pytest.mark.parametrize("way", ["hostPath", "--mount", "pumice.toml"])
-def test_a_directory_of_the_system_is_not_mounted(way: str, place: Place) -> None:
-    (place.directory / "link").symlink_to("/")
-    paths = [*SYSTEM, "/proc/self/root", "/proc/self/fd/0", str(place.directory / "link")]
+def test_a_directory_of_the_system_is_not_mounted(way: str, workspace: Workspace) -> None:
+    (workspace.directory / "link").symlink_to("/")
+    paths = [*SYSTEM, "/proc/self/root", "/proc/self/fd/0", str(workspace.directory / "link")]
     only = task("only", "true")
     flags = []
     if way == "hostPath":
@@ -308,10 +310,10 @@ def test_a_directory_of_the_system_is_not_mounted(way: str, place: Place) -> Non
         flags = ["--mount", "/:ro"]
         for path in paths:
             with pytest.raises(InvalidOption, match="which pods do not get"):
-                mount(path, place.directory, "--mount")
+                mount(path, workspace.directory, "--mount")
     else:
-        (place.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
-    result = place.run(job(only), flags=flags)
+        (workspace.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
+    result = workspace.run(job(only), flags=flags)
     refusals = result.err.count("is a directory of the system, which pods do not get")
     assert (result.code, refusals) == (2, len(paths) if way == "hostPath" else 1), result.err
 
@@ -321,9 +323,9 @@ def test_a_working_directory_of_the_system_is_left_out(tmp_path: Path, directory
     """The pods run without it, and a hint says what to do. Not even `/..` leads to the machine."""
     (tmp_path / "canary").write_text("canary")
     (tmp_path / "job").mkdir()
-    place = Place(tmp_path / "job", cwd=directory)
+    workspace = Workspace(tmp_path / "job", cwd=directory)
     paths = [f"{root}{tmp_path}/canary" for root in ("", "/..", "/proc/1/root/..", "/proc/self/cwd/../..")]
-    result = place.run(job(task("only", f"cat {' '.join(paths)} 2>/dev/null; pwd")), flags=["--no-prefix"])
+    result = workspace.run(job(task("only", f"cat {' '.join(paths)} 2>/dev/null; pwd")), flags=["--no-prefix"])
     assert (result.code, result.out) == (0, f"{directory}\n"), result.err
     assert f"the working directory is not shared: {directory} is a directory of the system" in result.err
     assert "hint: change to a directory of your own, or name one with --mount PATH" in result.err
@@ -387,32 +389,32 @@ TOML = {
 @pytest.mark.parametrize("way", ["hostPath", "subPath", *TOML])
 def test_a_link_that_a_pod_makes_is_not_followed_by_the_next(way: str, tmp_path: Path) -> None:
     """Consent and checks are for where a path led before the first pod ran, not for where a pod lets it lead."""
-    place = Place(tmp_path / "project")
-    secret, sub = tmp_path / "secret", place.directory / "sub"
+    workspace = Workspace(tmp_path / "project")
+    secret, sub = tmp_path / "secret", workspace.directory / "sub"
     for directory, text in ((sub, "inside"), (secret, "canary")):
         part = directory / "sub/part" if way == "images" else directory / "part"
         part.mkdir(parents=True)
         (part / "file").write_text(f"{text}\n")
         if way == "images":
             small_root(directory, {name: name for name in ("sh", "cat", "mv", "ln", "touch")})
-    only = task("only", LINKS.format(project=place.directory, secret=secret))
+    only = task("only", LINKS.format(project=workspace.directory, secret=secret))
     pod = only["template"]["spec"]
     if way in TOML:
-        (place.directory / "pumice.toml").write_text(f"[{way}]\n{TOML[way]}\n")
+        (workspace.directory / "pumice.toml").write_text(f"[{way}]\n{TOML[way]}\n")
     else:
         mount = {"mountPath": "/sub"} if way == "hostPath" else {"mountPath": "/sub/part", "subPath": "part"}
         pod["volumes"] = [{"name": "v", "hostPath": {"path": str(sub)}}]
         pod["containers"][0]["volumeMounts"] = [{"name": "v", **mount}]
     again = [{"event": "PodFailed", "action": "RestartJob"}]
-    result = place.run(job(only, policies=again, maxRetry=2), flags=["--network=job", "--no-prefix"])
+    result = workspace.run(job(only, policies=again, maxRetry=2), flags=["--network=job", "--no-prefix"])
     # An image stays what it was for the first pod.
     assert result.out == ("inside\n" if way == "images" else ""), result.err
     assert way == "images" or re.search("StartError.*symbolic link.*not followed", result.err), result.err
 
 
-def test_only_a_flag_lifts_the_filter(place: Place) -> None:
+def test_only_a_flag_lifts_the_filter(workspace: Workspace) -> None:
     number = {"keyctl": NUMBERS["keyctl"]}
-    result = place.run(
+    result = workspace.run(
         job(task("only", "", container=python(CALLS, json.dumps(number)))),
         flags=["--unconfined", "--network=job", "--no-prefix"],
     )
@@ -420,9 +422,9 @@ def test_only_a_flag_lifts_the_filter(place: Place) -> None:
 
 
 @pytest.mark.parametrize("field", ["seccompProfile", "appArmorProfile"])
-def test_a_profile_that_this_machine_does_not_have_is_refused(field: str, place: Place) -> None:
+def test_a_profile_that_this_machine_does_not_have_is_refused(field: str, workspace: Workspace) -> None:
     profile = {field: {"type": "Localhost", "localhostProfile": "strict.json"}}
-    result = place.run(job(task("only", "true", container=secured(**profile))))
+    result = workspace.run(job(task("only", "true", container=secured(**profile))))
     assert result.code == 2
     assert f"securityContext.{field}: the profile strict.json is not on this machine" in result.err
 
@@ -485,7 +487,7 @@ def test_a_hostile_pod_gains_nothing_from_a_user_who_enters_it(tmp_path: Path) -
     (outside / "canary").write_text("sings")
     (here / "plain-file").write_text("planted")
     terminal = Terminal(here)
-    process = terminal.place.start(job(task("hostile", SWAPS.format(outside=outside))), flags=["--network=job"])
+    process = terminal.workspace.start(job(task("hostile", SWAPS.format(outside=outside))), flags=["--network=job"])
     terminal.until(lambda: terminal("logs", "trial", code=None).out.endswith("up\n"))
     wrong = []
     for entry in ENTRIES:
@@ -505,12 +507,12 @@ def test_a_hostile_pod_gains_nothing_from_a_user_who_enters_it(tmp_path: Path) -
 def test_a_hostile_terminal_reaches_only_its_own_client(tmp_path: Path) -> None:
     """The pod replaces /dev/ptmx; and keys that a pod types into its terminal are read by the pod only."""
     terminal = Terminal(tmp_path)
-    terminal.place.environ["TERM"] = "xterm"
+    terminal.workspace.environ["TERM"] = "xterm"
     script = "rm /dev/ptmx && mkfifo /dev/ptmx; echo up; sleep 1000"
-    process = terminal.place.start(job(task("hostile", script), task("honest", "echo up; sleep 1000")))
+    process = terminal.workspace.start(job(task("hostile", script), task("honest", "echo up; sleep 1000")))
     terminal.until(lambda: terminal("logs", "trial", code=None).out.count("up\n") == 2)
     pumice = shlex.join([sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"])
-    screen = OnTerminal(["sh", "-c", f"{pumice} exec hostile-0 -- sh; echo code $?"], tmp_path, terminal.place.env)
+    screen = OnTerminal(["sh", "-c", f"{pumice} exec hostile-0 -- sh; echo code $?"], tmp_path, terminal.workspace.env)
     screen.read_until("cannot open a terminal")
     screen.read_until("code 1")
     assert screen.read_to_end() == 0
@@ -520,7 +522,7 @@ def test_a_hostile_terminal_reaches_only_its_own_client(tmp_path: Path) -> None:
     )
     types += "\nfor key in b'echo typed\\n':\n    fcntl.ioctl(0, termios.TIOCSTI, bytes([key]))"
     inside = f"{pumice} exec honest-0 -- python3 -c {shlex.quote(types)}; echo code $?; read -t 2 line; echo got=$line="
-    screen = OnTerminal(["bash", "-c", inside], tmp_path, terminal.place.env)
+    screen = OnTerminal(["bash", "-c", inside], tmp_path, terminal.workspace.env)
     screen.read_until("/dev/pts/0 True")
     screen.read_until("got==")
     assert screen.read_to_end() == 0

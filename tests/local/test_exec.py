@@ -29,11 +29,11 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
     if request.param == "namespaces":
         need_namespaces()
     found = Terminal(tmp_path)
-    found.place.environ["TERM"] = "xterm"
+    found.workspace.environ["TERM"] = "xterm"
     second = {"name": "second", "image": "any", **scripted("sh", "-c", f"{WAITING} # second")}
     two = task("two", WAITING)
     two["template"]["spec"]["containers"].append(second)
-    process = found.place.start(job(task("w", WAITING), two), flags=["--isolation", request.param])
+    process = found.workspace.start(job(task("w", WAITING), two), flags=["--isolation", request.param])
     # A pod runs as soon as one of its containers does.
     found.until(lambda: found("logs", "trial", code=None).out.count("up\n") == 3)
     yield found
@@ -45,14 +45,14 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
 
 def test_streams_are_passed_on_as_they_are(terminal: Terminal) -> None:
     data = os.urandom(1 << 16) * (LARGE >> 16)
-    source = terminal.place.directory / "data"
+    source = terminal.workspace.directory / "data"
     source.write_bytes(data)
     with source.open("rb") as stdin:
         there = terminal("exec", "w-0", "--", "sha256sum", stdin=stdin.fileno())
     assert there.out.split()[0] == hashlib.sha256(data).hexdigest()
-    back = terminal.place.directory / "back"
+    back = terminal.workspace.directory / "back"
     with source.open("rb") as stdin, back.open("wb") as out:
-        env = terminal.place.env
+        env = terminal.workspace.env
         cat = fork_server(*MODULES).start(
             ["exec", "w-0", "--", "cat"], cwd=source.parent, env=env, out=out.fileno(), stdin=stdin.fileno()
         )
@@ -70,7 +70,7 @@ def test_streams_are_passed_on_as_they_are(terminal: Terminal) -> None:
 
 
 def test_a_command_ends_when_its_reader_or_its_client_has_gone(terminal: Terminal) -> None:
-    env, cwd = terminal.place.env, terminal.place.directory
+    env, cwd = terminal.workspace.env, terminal.workspace.directory
     reader, writer = os.pipe()
     endless = fork_server(*MODULES).start(["exec", "w-0", "--", "yes", "closed"], cwd=cwd, env=env, out=writer)
     os.close(writer)
@@ -92,7 +92,7 @@ def test_a_command_ends_when_its_reader_or_its_client_has_gone(terminal: Termina
 
 def test_a_terminal_in_a_pod(terminal: Terminal) -> None:
     script = f"stty -a > before; {PUMICE} exec w-0 -- env PS1='ready> ' sh; echo code $?; stty -a > after; echo over"
-    screen = OnTerminal(["sh", "-c", script], terminal.place.directory, terminal.place.env, columns=100)
+    screen = OnTerminal(["sh", "-c", script], terminal.workspace.directory, terminal.workspace.env, columns=100)
     screen.read_until("ready>")
     screen.type(b"tty; stty size; echo $TERM\r")
     screen.read_until("30 100")
@@ -121,16 +121,16 @@ def test_a_terminal_in_a_pod(terminal: Terminal) -> None:
     screen.read_until("code 9")
     screen.read_until("over")
     assert screen.read_to_end() == 0
-    before, after = ((terminal.place.directory / name).read_text() for name in ("before", "after"))
+    before, after = ((terminal.workspace.directory / name).read_text() for name in ("before", "after"))
     # The window has another size since.
     assert before.partition(";")[2].split(";", 2)[2] == after.partition(";")[2].split(";", 2)[2]
 
 
 def test_the_terminal_is_restored_when_the_client_is_terminated(terminal: Terminal) -> None:
-    directory = terminal.place.directory
+    directory = terminal.workspace.directory
     command = f"{PUMICE} exec w-0 -- sh -c 'echo $$ here; exec sleep 98{os.getpid()}'"
     script = f"stty -a > before; {command}; echo code $?; stty -a > after; echo over"
-    screen = OnTerminal(["sh", "-c", script], directory, terminal.place.env)
+    screen = OnTerminal(["sh", "-c", script], directory, terminal.workspace.env)
     screen.read_until(" here")
     (client,) = subprocess.run(
         ["pgrep", "-P", str(screen.process.pid)], capture_output=True, text=True, check=True

@@ -14,7 +14,7 @@ import pytest
 
 from scripts.frameworks import MPI4PY, TORCH, Framework, environment, find
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, scripted, task
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
@@ -51,8 +51,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def _python(framework: Framework) -> str:
@@ -69,17 +69,17 @@ def _two(worker: str, *, master: str = MASTER, **extra: Manifest) -> list[Manife
     ]
 
 
-def _verdict(place: Place, result: Result) -> list[str]:
+def _verdict(workspace: Workspace, result: Result) -> list[str]:
     """The lines of the verdict. `why` prints the same, but for what to type."""
     lines = result.verdict
     assert 1 < len(lines) <= 6, result.err
     pumice = fork_server("pumice.cli.run.command")
-    why = pumice.run(["why", "trial"], cwd=place.directory, env=place.env, timeout=60)
+    why = pumice.run(["why", "trial"], cwd=workspace.directory, env=workspace.env, timeout=60)
     left_out = ("  next  ", "disk: ")
-    found, told = (
+    found, printed = (
         [each for each in some if not each.startswith(left_out)] for some in (why.stdout.splitlines(), lines)
     )
-    assert found == told, why.stdout
+    assert found == printed, why.stdout
     return lines
 
 
@@ -115,10 +115,10 @@ def _verdict(place: Place, result: Result) -> list[str]:
     ],
 )
 def test_the_worker_is_to_blame_and_not_the_master_that_lost_it(
-    place: Place, worker: str, more: Manifest, how: str, cause: str
+    workspace: Workspace, worker: str, more: Manifest, how: str, cause: str
 ) -> None:
-    result = place.run(job(*_two(worker, **more), plugins={"svc": []}))
-    lines = _verdict(place, result)
+    result = workspace.run(job(*_two(worker, **more), plugins={"svc": []}))
+    lines = _verdict(workspace, result)
     assert re.match(rf"worker-0 failed first: {how} after ", lines[0]), result.err
     assert not cause or re.fullmatch(rf"  (?:cause|last line) +{cause}", lines[1]), result.err
     then = next(line for line in lines if line.startswith("  then "))
@@ -156,68 +156,70 @@ def test_the_worker_is_to_blame_and_not_the_master_that_lost_it(
         ),
     ],
 )
-def test_a_pod_that_fails_alone(place: Place, only: Manifest, flags: Sequence[str], code: int, cause: str) -> None:
-    (place.directory / "empty" / "bin").mkdir(parents=True)
-    result = place.run(job(only, maxRetry=1), flags=flags)
+def test_a_pod_that_fails_alone(
+    workspace: Workspace, only: Manifest, flags: Sequence[str], code: int, cause: str
+) -> None:
+    (workspace.directory / "empty" / "bin").mkdir(parents=True)
+    result = workspace.run(job(only, maxRetry=1), flags=flags)
     assert result.code == code, result.err
-    lines = _verdict(place, result)
+    lines = _verdict(workspace, result)
     assert lines[0].startswith("only-0 failed first: "), result.err
     assert any(re.fullmatch(f"  {cause}", line) for line in lines), result.err
 
 
-def test_an_eviction_names_the_pod_and_the_volume(place: Place) -> None:
+def test_an_eviction_names_the_pod_and_the_volume(workspace: Workspace) -> None:
     """Only one of both pods writes more than it may; the other one is ended by the policy."""
     script = "[ $VC_TASK_INDEX = 0 ] || dd if=/dev/zero of=/d/x bs=1M count=3; sleep 1000"
     volumes = [{"name": "d", "emptyDir": {"sizeLimit": "1Mi"}}]
     mounts = [{"name": "d", "mountPath": "/d"}]
     both = task("both", script, replicas=2, container={"volumeMounts": mounts}, pod={"volumes": volumes})
     policies = [{"event": "PodEvicted", "action": "TerminateJob"}]
-    result = place.run(job(both, plugins={"env": []}, policies=policies))
-    lines = _verdict(place, result)
+    result = workspace.run(job(both, plugins={"env": []}, policies=policies))
+    lines = _verdict(workspace, result)
     assert re.match(r"both-1 failed first: .*Evicted", lines[0]), result.err
     assert lines[1] == '  last line     Usage of EmptyDir volume "d" exceeds the limit "1Mi"'
     assert any(line.startswith("  policy        PodEvicted -> TerminateJob ") for line in lines), result.err
     assert not any(line.startswith("  then ") for line in lines), result.err
 
 
-def test_a_worker_that_waited_for_its_master_says_what_the_master_did(place: Place) -> None:
+def test_a_worker_that_waited_for_its_master_says_what_the_master_did(workspace: Workspace) -> None:
     plugins = {"pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=2"], "svc": []}
     tasks = [task("master", "echo up; sleep 1000"), task("worker", "true")]
-    result = place.run(job(*tasks, plugins=plugins, policies=TERMINATE))
-    lines = _verdict(place, result)
+    result = workspace.run(job(*tasks, plugins=plugins, policies=TERMINATE))
+    lines = _verdict(workspace, result)
     assert re.match(r"worker-0 failed first: exit code 1 in container wait-for-master", lines[0]), result.err
     assert re.search(r"gave up on trial-master-0.trial:23456: no answer in \d+s", lines[1]), result.err
     assert re.match(r"  waited for    master-0: .*sleep", lines[2]), result.err
 
 
-def test_a_hang_names_the_functions_if_the_user_has_py_spy(place: Place) -> None:
+def test_a_hang_names_the_functions_if_the_user_has_py_spy(workspace: Workspace) -> None:
     if not (Path(sys.executable).parent / "py-spy").exists():
         pytest.skip("no py-spy")
     script = "import time\ndef stuck(): time.sleep(1000)\nprint('up', flush=True)\nstuck()"
-    result = place.run(job(task("only", "", container=scripted("python3", "-c", script))), flags=["--timeout=4s"])
+    result = workspace.run(job(task("only", "", container=scripted("python3", "-c", script))), flags=["--timeout=4s"])
     assert result.code == 124, result.err
-    doing = [line for line in _verdict(place, result) if line.startswith("  was doing ")]
+    doing = [line for line in _verdict(workspace, result) if line.startswith("  was doing ")]
     assert "in stuck (<string>:2), called by <module> (<string>:4)" in doing[0], result.err
 
 
-def test_the_error_file_of_torch_where_the_log_does_not_say_why(place: Place) -> None:
+def test_the_error_file_of_torch_where_the_log_does_not_say_why(workspace: Workspace) -> None:
     """The function is recorded as torch's documentation says; no line of it is in the log."""
     script = "from torch.distributed.elastic.multiprocessing.errors import record\n"
     script += "@record\ndef main():\n    raise ValueError('bad batch')\nmain()"
     quiet = scripted("sh", "-c", f"echo up; python3 -c {shlex.quote(script)} 2>/dev/null")
     tasks = [task("master", "", container=quiet)]
-    result = place.run(job(*tasks, plugins={"pytorch": [], "svc": []}, maxRetry=1), flags=[_python(TORCH)])
-    lines = _verdict(place, result)
+    result = workspace.run(job(*tasks, plugins={"pytorch": [], "svc": []}, maxRetry=1), flags=[_python(TORCH)])
+    lines = _verdict(workspace, result)
     assert lines[0].startswith("master-0 failed first: exit code 1 "), result.err
     assert re.fullmatch(r"  (?:cause|last line) +ValueError: bad batch", lines[1]), result.err
 
 
-def test_a_deadlock_shows_what_each_pod_waits_for(place: Place) -> None:
+def test_a_deadlock_shows_what_each_pod_waits_for(workspace: Workspace) -> None:
     master = "import socket; c,_=socket.create_server(('',9)).accept(); c.sendall(b'x'); c.recv(1)"
     tasks = _two(f"{CONNECT}print('up', flush=True); peer.recv(1)", master=master)
-    result = place.run(job(*tasks, plugins={"svc": []}), flags=["--timeout=4s"])
+    result = workspace.run(job(*tasks, plugins={"svc": []}), flags=["--timeout=4s"])
     assert result.code == 124, result.err
-    doing = [line for line in _verdict(place, result) if line.startswith("  was doing ")]
+    doing = [line for line in _verdict(workspace, result) if line.startswith("  was doing ")]
     assert re.fullmatch(r"  was doing     master-0: python\S* sleeping.*connected to worker-0:\d+", doing[0]), (
         result.err
     )
@@ -230,10 +232,10 @@ def _gloo(fail: str, seconds: int) -> list[Manifest]:
     return [task("master", "", container=script), task("worker", "", container=script)]
 
 
-def test_gloo_the_rank_that_raised(place: Place) -> None:
+def test_gloo_the_rank_that_raised(workspace: Workspace) -> None:
     tasks = _gloo("raise ValueError('bad batch')", 60)
-    result = place.run(job(*tasks, plugins={"pytorch": [], "svc": []}), flags=[_python(TORCH)])
-    lines = _verdict(place, result)
+    result = workspace.run(job(*tasks, plugins={"pytorch": [], "svc": []}), flags=[_python(TORCH)])
+    lines = _verdict(workspace, result)
     assert lines[0].startswith("worker-0 failed first: "), result.err
     assert lines[1] == "  last line     [rank1]: ValueError: bad batch"
     assert "Connection closed by peer" in result.out + result.err
@@ -241,23 +243,23 @@ def test_gloo_the_rank_that_raised(place: Place) -> None:
 
 
 @pytest.mark.soak
-def test_gloo_a_collective_that_one_rank_does_not_join(place: Place) -> None:
+def test_gloo_a_collective_that_one_rank_does_not_join(workspace: Workspace) -> None:
     """The rank that failed only waited: the verdict says for whom."""
     tasks = _gloo("time.sleep(1000)", 3)
-    result = place.run(job(*tasks, plugins={"pytorch": [], "svc": []}, policies=TERMINATE), flags=[_python(TORCH)])
-    lines = _verdict(place, result)
+    result = workspace.run(job(*tasks, plugins={"pytorch": [], "svc": []}, policies=TERMINATE), flags=[_python(TORCH)])
+    lines = _verdict(workspace, result)
     assert re.search(r"Timed out waiting \d+ms for (recv|send) operation", lines[1]), result.err
     assert re.match(r"  waited for    worker-0: \S+ sleeping", lines[2]), result.err
 
 
-def test_mpi_abort(place: Place) -> None:
+def test_mpi_abort(workspace: Workspace) -> None:
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun")
     words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "python3", "-c", ABORT]
     # Open MPI 4.1.4 loses its message in every third run, with `Data unpack would read past end of buffer`.
     for _ in range(15):
-        result = place.run(job(task("only", "", container=scripted(*words)), maxRetry=1), flags=[_python(MPI4PY)])
+        result = workspace.run(job(task("only", "", container=scripted(*words)), maxRetry=1), flags=[_python(MPI4PY)])
         assert result.code == 3, result.err
         if "MPI_ABORT was invoked on rank 1" in result.out:
             break
-    assert _verdict(place, result)[1] == "  last line     MPI_ABORT was invoked on rank 1 with errorcode 3"
+    assert _verdict(workspace, result)[1] == "  last line     MPI_ABORT was invoked on rank 1 with errorcode 3"

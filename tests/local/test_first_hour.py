@@ -198,21 +198,21 @@ def _jobs_of_your_own(shell: Shell, torch: str) -> None:
     shell.write("dead-rank.yaml", DEAD_RANK)
     process = shell.start("pumice run dead-rank.yaml")
     assert process.stderr is not None
-    told = ""
+    printed = ""
     for line in process.stderr:
-        told += line
+        printed += line
         if " failed: " in line:
             break
-    assert told.splitlines()[-1].endswith(
+    assert printed.splitlines()[-1].endswith(
         "worker-1 failed: exit code 5; no policy acts on PodFailed, the job goes on with 1 of 2"
-    ), told
+    ), printed
     process.send_signal(signal.SIGINT)
     stopped = process.communicate(timeout=120)[1]
-    assert process.returncode == 130, told + stopped
+    assert process.returncode == 130, printed + stopped
     verdict = Result(130, "", stopped)
     assert verdict.verdict[0] == "dead-rank was stopped by Ctrl-C"
     assert verdict.verdict[1].startswith("  failed        worker-1: exit code 5 ")
-    run = re.search(r"^  run dead-rank:1   (/.*)$", told, re.MULTILINE)
+    run = re.search(r"^  run dead-rank:1   (/.*)$", printed, re.MULTILINE)
     assert run is not None
     assert _log(verdict).is_relative_to(run[1])
     assert shell.run(verdict.verdict[-1].removeprefix("  next")).out == "worker-1  cannot read the data\n"

@@ -37,10 +37,10 @@ def _possible() -> None:
 
 
 def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Terminal) -> None:
-    place = terminal.place
-    place.environ |= {"TERM": "xterm", "MY_TOKEN": "s3cret"}
+    workspace = terminal.workspace
+    workspace.environ |= {"TERM": "xterm", "MY_TOKEN": "s3cret"}
     document = job(task("w", WAITING))
-    shown = OnTerminal(place.argv(document, flags=["--env", "MY_TOKEN"]), place.directory, place.env)
+    shown = OnTerminal(workspace.argv(document, flags=["--env", "MY_TOKEN"]), workspace.directory, workspace.env)
     shown.read_until("up s3cret")
     shown.read_until("Running 1/1")
     shown.type(b"\x1c")
@@ -56,26 +56,26 @@ def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Term
     # As with a submitted run: the service starts it again, with the secrets that it had.
     os.kill(terminal.owner("trial:1"), signal.SIGKILL)
     terminal.until(lambda: terminal("logs", "trial:1").out.count("up s3cret") == 2)
-    assert "s3cret" not in (place.state / "runs/default/trial/1/run.json").read_text()
-    (place.directory / "go").touch()
+    assert "s3cret" not in (workspace.state / "runs/default/trial/1/run.json").read_text()
+    (workspace.directory / "go").touch()
     assert terminal("wait", "trial:1").out == "trial:1 Completed\n"
-    assert not list((place.directory / "pumice" / "secrets").iterdir())
+    assert not list((workspace.directory / "pumice" / "secrets").iterdir())
 
 
 def test_detach_from_another_terminal(terminal: Terminal) -> None:
-    process = terminal.place.start(job(task("w", WAITING)))
+    process = terminal.workspace.start(job(task("w", WAITING)))
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     assert terminal("detach", "trial").out == "trial:1\n"
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out.splitlines()[-1]) == (0, "trial:1"), err
     assert err.endswith("trial:1 goes on: pumice attach trial:1, pumice logs -f trial:1, pumice stop trial:1\n")
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     assert terminal("wait", "trial").out == "trial:1 Completed\n"
     assert terminal("logs", "trial").out == "w-0  up\nw-0  done\n"
 
 
 def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
-    process = terminal.place.start(job(task("w", "trap '' TERM; echo up; sleep 1000 & wait; sleep 1000")))
+    process = terminal.workspace.start(job(task("w", "trap '' TERM; echo up; sleep 1000 & wait; sleep 1000")))
     assert process.stdout is not None
     assert process.stdout.readline() == "w-0  up\n"
     process.kill()
@@ -89,21 +89,21 @@ def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
 
 
 def test_a_second_viewer_leaves_a_run_that_goes_on(terminal: Terminal) -> None:
-    process = terminal.place.start(job(task("w", WAITING)))
+    process = terminal.workspace.start(job(task("w", WAITING)))
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
-    argv = [word if word != "run" else "attach" for word in terminal.place.argv(job(task("w", WAITING)))]
-    viewer = OnTerminal(argv[:-1], terminal.place.directory, terminal.place.env)
+    argv = [word if word != "run" else "attach" for word in terminal.workspace.argv(job(task("w", WAITING)))]
+    viewer = OnTerminal(argv[:-1], terminal.workspace.directory, terminal.workspace.env)
     viewer.read_until("run trial:1")
     viewer.type(b"\x03")
     assert viewer.read_to_end() == 0
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "w-0  up\nw-0  done\n"), err
 
 
 def test_a_slow_reader_gets_every_line_in_order(terminal: Terminal) -> None:
     script = f"seq -f '%.0f {'x' * 100}' {LINES}; echo done"
-    process = terminal.place.start(job(task("w", script, replicas=8)), flags=["--no-prefix", "--json"])
+    process = terminal.workspace.start(job(task("w", script, replicas=8)), flags=["--no-prefix", "--json"])
     assert process.stdout is not None
     seen: dict[str, list[int]] = {f"w-{index}": [] for index in range(8)}
     first = process.stdout.readline()
@@ -130,8 +130,8 @@ def test_a_program_with_threads_holds_a_run(terminal: Terminal) -> None:
     seen: list[Any] = []
 
     async def story() -> None:
-        async with leased(spawned_supervisor(terminal.place.env)) as run:
-            async for event in run.start(_request(terminal.place.directory, "echo up; sleep 1000")):
+        async with leased(spawned_supervisor(terminal.workspace.env)) as run:
+            async for event in run.start(_request(terminal.workspace.directory, "echo up; sleep 1000")):
                 seen.append(event)
                 if isinstance(event, PodChanged) and event.pod.phase is PodPhase.RUNNING:
                     assert (await run.call("exec", pod="w-0", argv=["echo", "here"]))["output"] == "here\n"

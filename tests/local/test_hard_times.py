@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.killing import Traces, scratch
-from tests.local.running import Place, job, need_namespaces, task
+from tests.local.running import Workspace, job, need_namespaces, task
 
 # What it becomes is the leader of a session that has the terminal: who is told when that goes.
 LEAD = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -24,13 +24,13 @@ FAREWELL = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; d
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def workspace(tmp_path: Path) -> Workspace:
     need_namespaces()
-    return Place(tmp_path)
+    return Workspace(tmp_path)
 
 
-def _logs(place: Place) -> str:
-    return "".join(path.read_text() for path in (place.state / "runs").rglob("*.log"))
+def _logs(workspace: Workspace) -> str:
+    return "".join(path.read_text() for path in (workspace.state / "runs").rglob("*.log"))
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:
@@ -41,36 +41,36 @@ def _wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("ignored", [pytest.param(False, id="ended"), pytest.param(True, id="nohup")])
-def test_closed_terminal_ends_the_job_gracefully(place: Place, ignored: bool) -> None:
+def test_closed_terminal_ends_the_job_gracefully(workspace: Workspace, ignored: bool) -> None:
     """Unless the user has said beforehand that it shall go on."""
     master, slave = pty.openpty()
-    traces = Traces.before(place.directory)
-    argv = place.argv(job(task("only", "echo up; sleep 2; echo farewell" if ignored else FAREWELL)))
+    traces = Traces.before(workspace.directory)
+    argv = workspace.argv(job(task("only", "echo up; sleep 2; echo farewell" if ignored else FAREWELL)))
     process = subprocess.Popen(
         [sys.executable, "-c", LEAD, *(["nohup"] if ignored else []), *argv],
-        cwd=place.directory,
-        env=place.env,
+        cwd=workspace.directory,
+        env=workspace.env,
         stdin=slave,
         stdout=slave,
         stderr=slave,
     )
     try:
         os.close(slave)
-        _wait_for(lambda: process.poll() is not None or "up" in _logs(place))
+        _wait_for(lambda: process.poll() is not None or "up" in _logs(workspace))
         traces.look(process.pid)
         os.close(master)
         traces.killed()
         assert process.wait(timeout=60) == (0 if ignored else 129)
     finally:
         process.kill()
-    assert "farewell" in _logs(place)
+    assert "farewell" in _logs(workspace)
     traces.gone_after()
-    assert scratch(place.directory) == []
+    assert scratch(workspace.directory) == []
 
 
-def test_stopped_for_a_while(place: Place) -> None:
+def test_stopped_for_a_while(workspace: Workspace) -> None:
     """Pods go on meanwhile; what they have printed and how they have ended is not lost."""
-    process = place.start(job(task("only", "echo up; sleep 1; seq 1 20000; exit 3", 2), maxRetry=1))
+    process = workspace.start(job(task("only", "echo up; sleep 1; seq 1 20000; exit 3", 2), maxRetry=1))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     process.send_signal(signal.SIGSTOP)
@@ -82,12 +82,12 @@ def test_stopped_for_a_while(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-def test_nobody_reads_the_output(place: Place, number: signal.Signals, code: int) -> None:
+def test_nobody_reads_the_output(workspace: Workspace, number: signal.Signals, code: int) -> None:
     """As with a pager that waits for a key: pumice waits for it, and hears of a signal only when there are two."""
-    traces = Traces.before(place.directory)
-    process = place.start(job(task("only", "seq 1 1000000; sleep 1000")))
+    traces = Traces.before(workspace.directory)
+    process = workspace.start(job(task("only", "seq 1 1000000; sleep 1000")))
     try:
-        _wait_for(lambda: process.poll() is not None or _stands_still(place))
+        _wait_for(lambda: process.poll() is not None or _stands_still(workspace))
         traces.look(process.pid)
         _wait_for(lambda: _has_ended_after(process, number))
         traces.killed()
@@ -98,11 +98,11 @@ def test_nobody_reads_the_output(place: Place, number: signal.Signals, code: int
     traces.gone_after()
 
 
-def _stands_still(place: Place) -> bool:
+def _stands_still(workspace: Workspace) -> bool:
     """Whether nothing more is taken of what the pod prints."""
-    before = _logs(place)
+    before = _logs(workspace)
     time.sleep(1)
-    return before != "" and before == _logs(place)
+    return before != "" and before == _logs(workspace)
 
 
 def _has_ended_after(process: subprocess.Popen[str], number: signal.Signals) -> bool:
@@ -111,11 +111,11 @@ def _has_ended_after(process: subprocess.Popen[str], number: signal.Signals) -> 
     return process.poll() is not None
 
 
-def test_working_directory_that_goes_away(place: Place) -> None:
+def test_working_directory_that_goes_away(workspace: Workspace) -> None:
     """Pods have it mounted and go on; only a new one cannot have it any more."""
-    work = place.directory / "work"
+    work = workspace.directory / "work"
     work.mkdir()
-    inner = Place(work, {"XDG_STATE_HOME": str(place.directory / "state")})
+    inner = Workspace(work, {"XDG_STATE_HOME": str(workspace.directory / "state")})
     process = inner.start(job(task("only", "echo up; sleep 1; echo on")))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
@@ -129,11 +129,13 @@ def _limited(number: int, soft: int, hard: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(number, (soft, hard))
 
 
-def _run_limited(place: Place, limit: Callable[[], None], pods: int, *flags: str) -> subprocess.CompletedProcess[str]:
+def _run_limited(
+    workspace: Workspace, limit: Callable[[], None], pods: int, *flags: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        place.argv(job(task("only", "ulimit -n", pods), maxRetry=1), flags=["--network=job", *flags]),
-        cwd=place.directory,
-        env=place.env,
+        workspace.argv(job(task("only", "ulimit -n", pods), maxRetry=1), flags=["--network=job", *flags]),
+        cwd=workspace.directory,
+        env=workspace.env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -143,14 +145,14 @@ def _run_limited(place: Place, limit: Callable[[], None], pods: int, *flags: str
     )
 
 
-def test_soft_limit_of_open_files_is_no_limit_for_pumice_and_stays_one_for_pods(place: Place) -> None:
-    done = _run_limited(place, _limited(resource.RLIMIT_NOFILE, 64, 1000), 40)
+def test_soft_limit_of_open_files_is_no_limit_for_pumice_and_stays_one_for_pods(workspace: Workspace) -> None:
+    done = _run_limited(workspace, _limited(resource.RLIMIT_NOFILE, 64, 1000), 40)
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["64"] * 40
 
 
-def test_hard_limit_of_open_files_is_told_before_anything_starts(place: Place) -> None:
-    done = _run_limited(place, _limited(resource.RLIMIT_NOFILE, 256, 256), 64)
+def test_hard_limit_of_open_files_is_reported_before_anything_starts(workspace: Workspace) -> None:
+    done = _run_limited(workspace, _limited(resource.RLIMIT_NOFILE, 256, 256), 64)
     assert done.returncode == 2
     assert "64 pods need" in done.stderr
     assert "hint: raise the hard limit (ulimit -n" in done.stderr
@@ -158,19 +160,19 @@ def test_hard_limit_of_open_files_is_told_before_anything_starts(place: Place) -
 
 
 @pytest.mark.parametrize("isolation", ["namespaces", "process"])
-def test_started_by_somebody_who_ignores_the_end_of_children(place: Place, isolation: str) -> None:
+def test_started_by_somebody_who_ignores_the_end_of_children(workspace: Workspace, isolation: str) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    done = _run_limited(place, ignore, 2, f"--isolation={isolation}")
+    done = _run_limited(workspace, ignore, 2, f"--isolation={isolation}")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may have as many processes as it likes")
 @pytest.mark.parametrize("isolation", ["auto", "process"])
-def test_no_further_process_is_told_and_nothing_is_left(place: Place, isolation: str) -> None:
-    done = _run_limited(place, _limited(resource.RLIMIT_NPROC, 1, 1), 2, f"--isolation={isolation}")
+def test_no_further_process_is_reported_and_nothing_is_left(workspace: Workspace, isolation: str) -> None:
+    done = _run_limited(workspace, _limited(resource.RLIMIT_NPROC, 1, 1), 2, f"--isolation={isolation}")
     assert done.returncode == 2
     assert "no further process is allowed: see ulimit -u" in done.stderr
     assert "Traceback" not in done.stderr
-    assert scratch(place.directory) == []
+    assert scratch(workspace.directory) == []

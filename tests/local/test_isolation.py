@@ -100,7 +100,7 @@ def test_an_outbound_route_that_breaks_down_is_a_warning(ends: bool, monkeypatch
     assert warnings == ["the outbound network is down: from now on pods reach only each other"] * ends
 
 
-async def _refuse(_name: str, _place: Path, _options: object) -> Sandbox:
+async def _refuse(_name: str, _scratch: Path, _options: object) -> Sandbox:
     raise SandboxError("namespaces are refused")
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.local.running import Place, job, need_namespaces, task
+from tests.local.running import Workspace, job, need_namespaces, task
 from tests.meta.tree import ROOT
 
 AS_ROOT = os.geteuid() == 0
@@ -112,7 +112,7 @@ def test_pods_find_what_the_table_says(tmp_path: Path) -> None:
         directory.mkdir(parents=True)
     (home / ".ssh" / "id").write_text("canary\n")
     (data / "canary").write_text("canary\n")
-    place = Place(home)
+    workspace = Workspace(home)
     here = Path.cwd()
     os.chdir(home)
     try:
@@ -135,7 +135,7 @@ def test_pods_find_what_the_table_says(tmp_path: Path) -> None:
             only = task("only", script, container={"env": env, "volumeMounts": mounts}, pod=pod)
             policy = {"event": "TaskCompleted", "action": "CompleteJob"}
             only["policies"] = [policy]
-            result = place.run(job(only, other, plugins={"svc": []}), flags=["--network=job"])
+            result = workspace.run(job(only, other, plugins={"svc": []}), flags=["--network=job"])
     finally:
         os.chdir(here)
     lines = [line.removeprefix("only-0   ") for line in result.out.splitlines() if line.startswith("only-0")]

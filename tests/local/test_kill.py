@@ -45,7 +45,7 @@ def test_kill_9_at_random_moments_without_namespaces(
 
 
 @pytest.mark.parametrize(
-    ("victim", "code", "told"),
+    ("victim", "code", "printed"),
     [
         pytest.param("supervisor", 1, "killed:1 has ended: its process was killed", id="supervisor"),
         pytest.param("helper", 128, "job-init has ended", id="helper"),
@@ -53,7 +53,7 @@ def test_kill_9_at_random_moments_without_namespaces(
         pytest.param("pod", 137, "failed first: signal 9 (SIGKILL)", id="first process of a pod"),
     ],
 )
-def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int, told: str) -> None:
+def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int, printed: str) -> None:
     traces = Traces.before(tmp_path)
     process = start(tmp_path, script="echo up; sleep 1000", policies=[{"event": "PodFailed", "action": "TerminateJob"}])
     try:
@@ -66,7 +66,7 @@ def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int
     finally:
         process.kill()
     assert process.returncode == code, output
-    assert told in output
+    assert printed in output
     assert traces.gone_after() < PATIENCE
     # Who is killed cannot clear away; the next one does.
     end = start(tmp_path, script="true")

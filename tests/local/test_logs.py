@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result, job, need_namespaces, task
+from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, task
 
 # The first attempt of w-1 fails, after a restart of its container.
 TWICE = r"""
@@ -32,8 +32,10 @@ def _possible() -> None:
     need_namespaces()
 
 
-def _logs(place: Place, *words: str, code: int = 0) -> Result:
-    done = fork_server("pumice.cli.run.command").run(["logs", *words], cwd=place.directory, env=place.env, timeout=100)
+def _logs(workspace: Workspace, *words: str, code: int = 0) -> Result:
+    done = fork_server("pumice.cli.run.command").run(
+        ["logs", *words], cwd=workspace.directory, env=workspace.env, timeout=100
+    )
     assert done.returncode == code, (words, done)
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -46,25 +48,25 @@ def _twice() -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Result]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Result]:
     """A run in which the container of w-1 was restarted twice."""
-    place = Place(tmp_path_factory.mktemp("a place"))
-    result = place.run(_twice())
+    workspace = Workspace(tmp_path_factory.mktemp("a place"))
+    result = workspace.run(_twice())
     assert result.code == 0, result
-    return place, result
+    return workspace, result
 
 
-def test_logs_are_what_run_printed_on_stdout(ran: tuple[Place, Result]) -> None:
-    place, result = ran
+def test_logs_are_what_run_printed_on_stdout(ran: tuple[Workspace, Result]) -> None:
+    workspace, result = ran
     assert "caf\N{LATIN SMALL LETTER E WITH ACUTE} \N{REPLACEMENT CHARACTER}" in result.out
-    shown = _logs(place)
+    shown = _logs(workspace)
     assert shown.out == result.out
     assert shown.err == "trial:1\nw-1 restart 1\nw-1 restart 2\n"
-    assert _logs(place, "trial:1") == Result(0, result.out, "w-1 restart 1\nw-1 restart 2\n")
+    assert _logs(workspace, "trial:1") == Result(0, result.out, "w-1 restart 1\nw-1 restart 2\n")
     lines = result.out.splitlines(keepends=True)
     for pod in ("w-0", "trial/w-0", "@last/w-0", "trial:1/w-0"):
-        assert _logs(place, pod).out == "".join(line for line in lines if line.startswith("w-0  "))
-    assert _logs(place, "trial/w-0", "trial/w-1").out == result.out
+        assert _logs(workspace, pod).out == "".join(line for line in lines if line.startswith("w-0  "))
+    assert _logs(workspace, "trial/w-0", "trial/w-1").out == result.out
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_logs_are_what_run_printed_on_stdout(ran: tuple[Place, Result]) -> None:
         pytest.param(["--attempt", "1", "--grep", "out 0"], r"w-0  out 0\n", id="attempt"),
     ],
 )
-def test_selections(ran: tuple[Place, Result], words: Sequence[str], shown: str) -> None:
+def test_selections(ran: tuple[Workspace, Result], words: Sequence[str], shown: str) -> None:
     assert re.fullmatch(shown, _logs(ran[0], *words).out)
 
 
@@ -103,13 +105,13 @@ def test_selections(ran: tuple[Place, Result], words: Sequence[str], shown: str)
         pytest.param(["-f", "--previous"], "--previous: an execution that has ended cannot be followed", id="previous"),
     ],
 )
-def test_what_does_not_exist(ran: tuple[Place, Result], words: Sequence[str], error: str) -> None:
+def test_what_does_not_exist(ran: tuple[Workspace, Result], words: Sequence[str], error: str) -> None:
     shown = _logs(ran[0], *words, code=2)
     assert shown.out == ""
     assert shown.err.startswith(error)
 
 
-def test_json(ran: tuple[Place, Result]) -> None:
+def test_json(ran: tuple[Workspace, Result]) -> None:
     found = [json.loads(line) for line in _logs(ran[0], "w-0", "--json", "--grep", "0$").out.splitlines()]
     common = {"type": "log", "run": "trial:1", "pod": "w-0", "container": "w", "attempt": 1, "restart": 0}
     assert sorted(({name: each[name] for name in each if name != "time"} for each in found), key=str) == [
@@ -120,14 +122,14 @@ def test_json(ran: tuple[Place, Result]) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["-f"], ["-t"]], ids=" ".join)
-def test_a_reader_that_needs_no_more(ran: tuple[Place, Result], flags: Sequence[str]) -> None:
-    place, _ = ran
+def test_a_reader_that_needs_no_more(ran: tuple[Workspace, Result], flags: Sequence[str]) -> None:
+    workspace, _ = ran
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.Popen(
-        [*place.argv()[:3], "logs", *flags],
-        cwd=place.directory,
-        env=place.env,
+        [*workspace.argv()[:3], "logs", *flags],
+        cwd=workspace.directory,
+        env=workspace.env,
         stdin=subprocess.DEVNULL,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -137,41 +139,41 @@ def test_a_reader_that_needs_no_more(ran: tuple[Place, Result], flags: Sequence[
     assert (process.communicate(timeout=60)[1].partition("\nw-1")[0].strip(), process.returncode) == ("trial:1", 0)
 
 
-def test_attempts_are_told_apart_and_several_runs_by_their_names(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def test_attempts_are_distinguished_and_runs_are_named(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
     again = job(
         task("only", "echo hi; test -e once || { touch once; exit 1; }"),
         policies=[{"event": "PodFailed", "action": "RestartJob"}],
         maxRetry=3,
     )
-    assert place.run(again).code == 0
-    assert _logs(place) == Result(0, "only-0  hi\nonly-0  hi\n", "trial:1\nattempt 2\n")
+    assert workspace.run(again).code == 0
+    assert _logs(workspace) == Result(0, "only-0  hi\nonly-0  hi\n", "trial:1\nattempt 2\n")
     for words in (["--attempt", "1"], ["--attempt", "2"], ["--previous"]):
-        assert _logs(place, "trial", *words) == Result(0, "only-0  hi\n", "")
-    assert place.run(job(task("only", "echo second"))).code == 0
-    assert _logs(place).out == "only-0  second\n"
-    both = _logs(place, "trial:1", "trial:2", "--tail", "1")
+        assert _logs(workspace, "trial", *words) == Result(0, "only-0  hi\n", "")
+    assert workspace.run(job(task("only", "echo second"))).code == 0
+    assert _logs(workspace).out == "only-0  second\n"
+    both = _logs(workspace, "trial:1", "trial:2", "--tail", "1")
     assert both == Result(0, "trial:1/only-0  hi\ntrial:2/only-0  second\n", "trial:1 attempt 2\n")
 
 
 def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
     """`second` does not exist before `first` has ended, and that waits for the test."""
-    place = Place(tmp_path)
+    workspace = Workspace(tmp_path)
     first = task("first", "echo early; until [ -e go ]; do sleep 0.2; done")
     second = task("second", "echo late")
     second["dependsOn"] = {"name": ["first"], "condition": "Completed"}
-    process = place.start(job(first, second, policies=[]), flags=["--json"])
+    process = workspace.start(job(first, second, policies=[]), flags=["--json"])
     assert process.stdout is not None
     assert process.stderr is not None
     for line in process.stdout:
         if '"early"' in line:
             break
-    argv = place.argv()[:3]
+    argv = workspace.argv()[:3]
     followers = [
         subprocess.Popen(
             [*argv, "logs", "-f", *words],
             cwd=tmp_path,
-            env=place.env,
+            env=workspace.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -184,7 +186,7 @@ def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
         assert whole is not None
         # It follows, and the run goes on.
         assert whole.readline() == "first-0   early\n"
-        assert _logs(place).out == "first-0   early\n"
+        assert _logs(workspace).out == "first-0   early\n"
         assert followers[0].poll() is None
         (tmp_path / "go").touch()
         assert process.communicate(timeout=60) is not None
@@ -199,15 +201,15 @@ def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    workspace = Workspace(tmp_path)
     script = """
     echo before
     head -c 3M /dev/zero | tr '\\0' x | fold; echo
     touch filled; until [ -e freed ]; do sleep 0.2; done
     echo after
     """
-    argv = place.argv(job(task("only", script)))
-    place.state.parent.mkdir()
+    argv = workspace.argv(job(task("only", script)))
+    workspace.state.parent.mkdir()
     outside = """
     mount -t tmpfs -o size=2m,mode=700 tmpfs state && head -c 1M /dev/zero > state/full || exit 99
     (until [ -e filled ]; do sleep 0.2; done; rm state/full; touch freed) &
@@ -220,7 +222,7 @@ def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
     done = subprocess.run(
         ["unshare", *who, "-m", "sh", "-c", outside, "sh", *argv],
         cwd=tmp_path,
-        env=place.env,
+        env=workspace.env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

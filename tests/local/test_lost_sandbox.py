@@ -13,7 +13,7 @@ import pytest
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase
-from tests.local.lives import ADDRESS, Stage, pod_manifest, shell
+from tests.local.lives import ADDRESS, Harness, pod_manifest, shell
 from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
 
@@ -38,11 +38,11 @@ def lose(box: Box) -> None:
 
 @in_box
 async def test_a_container_that_is_lost_is_not_waited_for(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     await box.pod("pod", ADDRESS)
-    container = stage.container(shell(UP), grace=GRACE)
+    container = harness.container(shell(UP), grace=GRACE)
     life = asyncio.create_task(container.run("Never"))
-    await until(lambda: container.running and stage.lines)
+    await until(lambda: container.running and harness.lines)
     lose(box)
     with pytest.raises(SandboxError, match="job-init has ended"):
         await life
@@ -52,11 +52,11 @@ async def test_a_container_that_is_lost_is_not_waited_for(box: Box) -> None:
 
 @in_box
 async def test_who_waits_for_the_end_of_a_container_hears_that_it_is_lost(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     await box.pod("pod", ADDRESS)
-    container = stage.container(shell("trap '' TERM; echo up; while :; do sleep 0.05; done"), grace=GRACE)
+    container = harness.container(shell("trap '' TERM; echo up; while :; do sleep 0.05; done"), grace=GRACE)
     life = asyncio.create_task(container.run("Never"))
-    await until(lambda: container.running and stage.lines)
+    await until(lambda: container.running and harness.lines)
     stopping = asyncio.create_task(container.stop(GRACE))
     await asyncio.sleep(0.05)
     lose(box)
@@ -86,10 +86,10 @@ async def test_who_waits_for_the_end_of_a_container_hears_that_it_is_lost(box: B
 def test_a_pod_that_is_lost_has_failed_and_can_be_removed(tmp_path: Path, manifest: Manifest) -> None:
     async def story() -> None:
         async with boxes.box(tmp_path / "stage") as box:
-            stage = Stage(box)
-            pod = stage.pod(manifest)
+            harness = Harness(box)
+            pod = harness.pod(manifest)
             pod.begin()
-            await until(lambda: stage.lines)
+            await until(lambda: harness.lines)
             lose(box)
             await pod.gone()
             failure = pod.observed().first_failure

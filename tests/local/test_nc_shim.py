@@ -104,21 +104,26 @@ HOST_PROGRAMS = {
 }
 
 
-def _run_on(host: str, job: str, place: Path) -> subprocess.CompletedProcess[str]:
+def _run_on(host: str, job: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run `pumice run` with an overlay on /usr/bin that adds and hides programs."""
     added, hidden = HOST_PROGRAMS[host]
     for name in ("upper", "work"):
-        (place / name).mkdir()
-    (place / "job.yaml").write_text(job)
+        (directory / name).mkdir()
+    (directory / "job.yaml").write_text(job)
     setup = "mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=$1/upper,workdir=$1/work,userxattr /usr/bin\n"
     setup += "".join("cp /usr/bin/busybox /usr/bin/nc\n" for _ in added)
     setup += f'cd /usr/bin; rm -f {" ".join(hidden)}; cd "$1"; shift; exec "$@"'
     main = "import sys; from pumice.cli.main import main; sys.exit(main())"
     engine = (sys.executable, "-c", main, "run", "--network=job", "--timeout=50s", "job.yaml")
-    environ = {"PATH": PATH, "PYTHONPATH": str(ROOT / "src"), "HOME": str(place), "XDG_STATE_HOME": str(place / "s")}
+    environ = {
+        "PATH": PATH,
+        "PYTHONPATH": str(ROOT / "src"),
+        "HOME": str(directory),
+        "XDG_STATE_HOME": str(directory / "s"),
+    }
     environ["VIRTUAL_ENV"] = sys.prefix
     return subprocess.run(
-        ["unshare", "-m" if AS_ROOT else "-Urm", "sh", "-ec", setup, "sh", str(place), *engine],
+        ["unshare", "-m" if AS_ROOT else "-Urm", "sh", "-ec", setup, "sh", str(directory), *engine],
         env=environ,
         capture_output=True,
         text=True,
@@ -153,10 +158,10 @@ def test_a_host_with_nc_gets_no_shim(tmp_path: Path) -> None:
     assert nc_files(str(tmp_path), running_interpreter()) == ([], [])
 
 
-def _nc(place: Path) -> str:
-    [file], _ = nc_files(str(place), running_interpreter())
-    (place / "nc").write_bytes(file.data)
-    return str(place / "nc")
+def _nc(directory: Path) -> str:
+    [file], _ = nc_files(str(directory), running_interpreter())
+    (directory / "nc").write_bytes(file.data)
+    return str(directory / "nc")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase, Waiting
-from tests.local.lives import Stage, pod_manifest, shell
+from tests.local.lives import Harness, pod_manifest, shell
 from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
 
@@ -34,9 +34,9 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def lived(stage: Stage, manifest: Manifest) -> LocalPod:
+async def lived(harness: Harness, manifest: Manifest) -> LocalPod:
     """A pod that has come to its end by itself."""
-    pod = stage.pod(manifest)
+    pod = harness.pod(manifest)
     pod.begin()
     await pod.gone()
     return pod
@@ -54,7 +54,7 @@ async def lived(stage: Stage, manifest: Manifest) -> LocalPod:
 def test_how_it_ends(tmp_path: Path, containers: list[Manifest], phase: PodPhase, codes: list[int]) -> None:
     async def story() -> None:
         async with boxes.box(tmp_path / "stage") as box:
-            pod = (await lived(Stage(box), pod_manifest(*containers))).observed()
+            pod = (await lived(Harness(box), pod_manifest(*containers))).observed()
             assert pod.phase is phase
             assert [end.exit_code for end in pod.ends] == codes
             assert (pod.name, pod.short_name, pod.is_deleting) == ("pod", "task-0", False)
@@ -64,37 +64,37 @@ def test_how_it_ends(tmp_path: Path, containers: list[Manifest], phase: PodPhase
 
 @in_box
 async def test_init_containers_come_one_after_the_other(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     inits = [named("one", "sleep 0.3; echo one"), named("two", "echo two")]
-    pod = await lived(stage, pod_manifest(shell("echo last"), initContainers=inits))
-    assert stage.lines == ["one", "two", "last"]
+    pod = await lived(harness, pod_manifest(shell("echo last"), initContainers=inits))
+    assert harness.lines == ["one", "two", "last"]
     assert pod.phase is PodPhase.SUCCEEDED
 
 
 @in_box
 async def test_the_host_name_is_the_full_one_where_the_pod_wants_it(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     names = {"hostname": "boss", "subdomain": "team", "setHostnameAsFQDN": True}
-    await lived(stage, pod_manifest(shell("cat /proc/sys/kernel/hostname"), **names))
-    assert stage.lines == ["boss.team.default.svc.cluster.local"]
+    await lived(harness, pod_manifest(shell("cat /proc/sys/kernel/hostname"), **names))
+    assert harness.lines == ["boss.team.default.svc.cluster.local"]
 
 
 @in_box
 async def test_what_an_init_container_fails_at_is_the_pod_s_failure(box: Box) -> None:
-    stage = Stage(box)
-    pod = await lived(stage, pod_manifest(shell("echo never"), initContainers=[named("one", "exit 9")]))
+    harness = Harness(box)
+    pod = await lived(harness, pod_manifest(shell("echo never"), initContainers=[named("one", "exit 9")]))
     failure = pod.observed().first_failure
     assert failure is not None
     assert (pod.phase, failure.container, failure.exit_code) == (PodPhase.FAILED, "one", 9)
-    assert stage.lines == []
+    assert harness.lines == []
 
 
 @in_box
 async def test_a_pod_is_pending_until_its_init_containers_are_done(box: Box) -> None:
-    stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
     pod.begin()
-    await until(lambda: "waits" in stage.lines and pod.init_containers[0].running)
+    await until(lambda: "waits" in harness.lines and pod.init_containers[0].running)
     assert pod.observed().phase is PodPhase.PENDING
     await pod.init_containers[0].kill(9)
     await pod.gone()
@@ -102,8 +102,8 @@ async def test_a_pod_is_pending_until_its_init_containers_are_done(box: Box) -> 
 
 @in_box
 async def test_a_kill_hits_whatever_runs(box: Box) -> None:
-    stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
     pod.begin()
     await until(lambda: pod.init_containers and pod.init_containers[0].running)
     assert await pod.kill(9)
@@ -116,14 +116,14 @@ async def test_a_kill_hits_whatever_runs(box: Box) -> None:
 
 @in_box
 async def test_sidecars_start_first_and_end_last(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     says = "trap 'echo {0} ends; exit 1' TERM; echo {0}; while :; do sleep 0.05; done"
     sidecars = [named(name, says.format(name), restartPolicy="Always") for name in ("a", "b")]
     started = {"exec": {"command": ["true"]}, "periodSeconds": 0.05, "timeoutSeconds": 20, "failureThreshold": 2000}
     sidecars[0]["startupProbe"] = started
-    pod = await lived(stage, pod_manifest(shell("echo main; sleep 0.3"), initContainers=sidecars))
-    assert set(stage.lines[:3]) == {"a", "b", "main"}
-    assert stage.lines[3:] == ["b ends", "a ends"]
+    pod = await lived(harness, pod_manifest(shell("echo main; sleep 0.3"), initContainers=sidecars))
+    assert set(harness.lines[:3]) == {"a", "b", "main"}
+    assert harness.lines[3:] == ["b ends", "a ends"]
     # How they ended does not count.
     assert pod.phase is PodPhase.SUCCEEDED
     assert [end.container for end in pod.observed().ends] == ["c"]
@@ -131,19 +131,19 @@ async def test_sidecars_start_first_and_end_last(box: Box) -> None:
 
 @in_box
 async def test_a_deleted_pod_ends_its_sidecars_last(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     helper = named("helper", POLITE.replace("farewell", "helper ends").replace("up", "helper"), restartPolicy="Always")
-    pod = stage.pod(pod_manifest(shell(POLITE), initContainers=[helper]))
+    pod = harness.pod(pod_manifest(shell(POLITE), initContainers=[helper]))
     pod.begin()
-    await until(lambda: {"up", "helper"} <= set(stage.lines))
+    await until(lambda: {"up", "helper"} <= set(harness.lines))
     await pod.delete()
-    assert stage.lines[2:] == ["farewell", "helper ends"]
+    assert harness.lines[2:] == ["farewell", "helper ends"]
     assert pod.observed().is_deleting
 
 
 @in_box
 async def test_containers_share_the_network(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     server = "import socket; s = socket.create_server(('127.0.0.1', 80)); s.accept()[0].sendall(b'hello')"
     client = """
 import socket, time
@@ -156,9 +156,9 @@ while True:
 """
     programs = {"server": server, "client": client}
     containers = [{"name": name, "command": ["python3", "-S", "-c", text]} for name, text in programs.items()]
-    pod = await lived(stage, pod_manifest(*containers))
+    pod = await lived(harness, pod_manifest(*containers))
     assert pod.phase is PodPhase.SUCCEEDED
-    assert stage.lines == ["hello"]
+    assert harness.lines == ["hello"]
 
 
 # It finds neither itself nor the shell that runs it: for both, the pattern is a longer word.
@@ -175,12 +175,12 @@ _LOOK = "grep -qxz '33[.]25' /proc/[0-9]*/cmdline"
 def test_processes_of_other_containers(tmp_path: Path, shares: bool, script: str, seen: str) -> None:
     async def story() -> None:
         async with boxes.box(tmp_path / "stage") as box:
-            stage = Stage(box)
+            harness = Harness(box)
             manifest = pod_manifest(named("a", "sleep 33.25; true"), named("b", script), shareProcessNamespace=shares)
-            pod = stage.pod(manifest)
+            pod = harness.pod(manifest)
             pod.begin()
-            await until(lambda: stage.lines)
-            assert stage.lines == [seen]
+            await until(lambda: harness.lines)
+            assert harness.lines == [seen]
             await pod.delete()
 
     boxes.run(story())
@@ -188,35 +188,35 @@ def test_processes_of_other_containers(tmp_path: Path, shares: bool, script: str
 
 @in_box
 async def test_a_shared_namespace_outlives_the_container_that_ends_first(box: Box) -> None:
-    stage = Stage(box)
+    harness = Harness(box)
     manifest = pod_manifest(named("a", "exit 0"), named("b", "sleep 0.5; echo still here"), shareProcessNamespace=True)
-    pod = await lived(stage, manifest)
+    pod = await lived(harness, manifest)
     assert pod.phase is PodPhase.SUCCEEDED
-    assert stage.lines == ["still here"]
+    assert harness.lines == ["still here"]
 
 
 @in_box
 async def test_a_pod_that_runs_for_too_long_is_ended(box: Box) -> None:
-    stage = Stage(box)
-    pod = await lived(stage, pod_manifest(shell(POLITE), activeDeadlineSeconds=0.5))
+    harness = Harness(box)
+    pod = await lived(harness, pod_manifest(shell(POLITE), activeDeadlineSeconds=0.5))
     assert (pod.phase, pod.reason) == (PodPhase.FAILED, "DeadlineExceeded")
-    assert stage.warnings == ["ran for its activeDeadlineSeconds (0.5) and is stopped"]
+    assert harness.warnings == ["ran for its activeDeadlineSeconds (0.5) and is stopped"]
 
 
 @in_box
 async def test_a_pod_can_come_again_with_the_same_name(box: Box) -> None:
     for _ in range(3):
-        stage = Stage(box)
-        pod = stage.pod(pod_manifest(shell(POLITE)))
+        harness = Harness(box)
+        pod = harness.pod(pod_manifest(shell(POLITE)))
         pod.begin()
-        await until(lambda stage=stage: "up" in stage.lines)  # type: ignore[misc] # mypy does not infer a default's type
+        await until(lambda harness=harness: "up" in harness.lines)  # type: ignore[misc] # mypy does not infer a default's type
         await pod.delete()
-        assert "farewell" in stage.lines
+        assert "farewell" in harness.lines
 
 
 @in_box
-async def test_trouble_with_the_sandbox_is_the_pod_s_failure(box: Box) -> None:
-    pod = Stage(box).pod(pod_manifest(shell("true")))
+async def test_an_error_of_the_sandbox_fails_the_pod(box: Box) -> None:
+    pod = Harness(box).pod(pod_manifest(shell("true")))
     await box.sandbox.close()
     pod.begin()
     await pod.gone()
@@ -249,7 +249,7 @@ class OneSlotScheduler:
 
 @in_box
 async def test_a_pod_whose_container_fails_again_and_again_says_so(box: Box) -> None:
-    pod = Stage(box).pod(pod_manifest(shell("exit 7"), restartPolicy="OnFailure"))
+    pod = Harness(box).pod(pod_manifest(shell("exit 7"), restartPolicy="OnFailure"))
     pod.begin()
     await until(lambda: pod.observed().waiting)
     waits = pod.observed()
@@ -259,41 +259,41 @@ async def test_a_pod_whose_container_fails_again_and_again_says_so(box: Box) -> 
 
 
 @in_box
-async def test_a_pod_waits_for_its_place(box: Box) -> None:
+async def test_a_pod_waits_until_it_is_scheduled(box: Box) -> None:
     scheduler = OneSlotScheduler()
-    stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell("echo up")), scheduler)
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell("echo up")), scheduler)
     pod.begin()
     await until(lambda: pod.reason)
     assert (pod.observed().phase, pod.observed().reason) == (PodPhase.PENDING, "Unschedulable")
     assert pod.observed().waiting == Waiting("Unschedulable", "this machine has no room for it now")
     scheduler.room.set()
     await pod.gone()
-    assert (pod.phase, pod.reason, stage.lines) == (PodPhase.SUCCEEDED, "", ["up"])
+    assert (pod.phase, pod.reason, harness.lines) == (PodPhase.SUCCEEDED, "", ["up"])
     await pod.delete()
     assert scheduler.story == ["pod has it", "pod gives it back", "pod is removed"]
 
 
 @in_box
 async def test_a_pod_that_is_ended_while_it_is_made_does_not_begin(box: Box) -> None:
-    stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell("echo up; sleep 600")))
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell("echo up; sleep 600")))
     pod.begin()
     # It has asked for its namespaces by then, and has no answer yet.
     await asyncio.sleep(0)
     await pod.end()
-    assert (pod.phase, pod.containers, stage.lines) == (PodPhase.FAILED, [], [])
+    assert (pod.phase, pod.containers, harness.lines) == (PodPhase.FAILED, [], [])
 
 
 @in_box
 async def test_a_pod_that_is_deleted_while_it_waits_does_not_begin(box: Box) -> None:
     scheduler = OneSlotScheduler()
-    stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell("echo up")), scheduler)
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell("echo up")), scheduler)
     pod.begin()
     await until(lambda: pod.reason)
     await pod.delete()
-    assert (pod.phase, stage.lines) == (PodPhase.FAILED, [])
+    assert (pod.phase, harness.lines) == (PodPhase.FAILED, [])
     assert scheduler.story == ["pod gives it back", "pod is removed"]
 
 

@@ -23,7 +23,7 @@ from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.entered import Program
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
-from tests.local.running import Place, job, processes, scripted, task
+from tests.local.running import Workspace, job, processes, scripted, task
 from tests.local.sandbox.boxes import PATH, as_test, run
 
 HOSTS = File("/etc/hosts", b"127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
@@ -288,9 +288,11 @@ time.sleep(float(sys.argv[2]))
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 @pytest.mark.parametrize("end", ["itself", "stopped", "kill -9 of the engine"])
 def test_what_leaves_its_session_ends_with_the_run(end: str, tmp_path: Path) -> None:
-    place, mark = Place(tmp_path), f"{os.getpid()}{len(end)}9"
+    workspace, mark = Workspace(tmp_path), f"{os.getpid()}{len(end)}9"
     container = scripted(sys.executable, "-c", LEAVES, mark, "0" if end == "itself" else "1000")
-    process = place.start(job(task("only", "", container=container)), flags=["--isolation=process", "--timeout=60s"])
+    process = workspace.start(
+        job(task("only", "", container=container)), flags=["--isolation=process", "--timeout=60s"]
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "only-0  left\n"
     if end != "itself":

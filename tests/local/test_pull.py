@@ -26,7 +26,7 @@ from tests.docs.markdown import blocks
 from tests.local.connect_proxy import connect_proxy
 from tests.local.registry import PushedImage, Registry, registry
 from tests.local.roots import small_root
-from tests.local.running import Place, job, need_namespaces, task
+from tests.local.running import Workspace, job, need_namespaces, task
 from tests.local.slow_link import slow_link
 from tests.local.token_server import TokenServer, token_server
 from tests.meta.tree import ROOT
@@ -282,25 +282,25 @@ def test_run_pulls_what_is_missing(registries: Registries, tmp_path: Path) -> No
     tag = registries.open.push("team/shell", "1", [layer(*entries)], Env=["WHO=an image"])
     name = f"{registries.open.host}/team/shell:1"
     pod = task("w", "echo hello from $WHO", container={"image": name})
-    place = Place(tmp_path)
+    workspace = Workspace(tmp_path)
 
     missing = f"{registries.open.host}/team/nothing:1"
-    refused = place.run(job(task("w", "true", container={"image": missing})), flags=["--pull"])
+    refused = workspace.run(job(task("w", "true", container={"image": missing})), flags=["--pull"])
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == f"image {missing}: {registries.open.host} has no such image\n"
-    unreachable = place.run(job(task("w", "true", container={"image": "127.0.0.1:1/x"})), flags=["--pull"])
+    unreachable = workspace.run(job(task("w", "true", container={"image": "127.0.0.1:1/x"})), flags=["--pull"])
     assert (unreachable.code, unreachable.out) == (1, "")
 
     no_command = job(task("w", "", container={"image": name, "command": []}))
-    unknown = place.run(no_command)
+    unknown = workspace.run(no_command)
     assert unknown.code == 2
     assert f"hint: `pumice image pull {name}` or --pull fetches it" in unknown.err
 
-    lacking = place.run(job(task("w", "exec no-such-program")))
-    assert lacking.code == 127
-    assert "`pumice image pull nowhere` fetches them" in lacking.err
+    not_found = workspace.run(job(task("w", "exec no-such-program")))
+    assert not_found.code == 127
+    assert "`pumice image pull nowhere` fetches them" in not_found.err
 
-    done = place.run(job(pod), flags=["--pull"])
+    done = workspace.run(job(pod), flags=["--pull"])
     assert (done.code, done.out) == (0, "w-0  hello from an image\n")
     lines = done.err.splitlines()
     assert lines[0].startswith(f"image {name}: pulling from {registries.open.host}: 1 layer, ")
@@ -308,7 +308,7 @@ def test_run_pulls_what_is_missing(registries: Registries, tmp_path: Path) -> No
     assert header.startswith(f"  pulled {name} from {registries.open.host}: {tag.config[:19]}, ")
     assert any(line.endswith(f"images: {name}") for line in lines)
     assert _shapes(_shown_in_the_guide()) <= _shapes(lines)
-    again = place.run(job(pod), flags=["--pull"])
+    again = workspace.run(job(pod), flags=["--pull"])
     assert (again.code, again.out) == (0, "w-0  hello from an image\n")
     assert "pulled" not in again.err
     assert "pulling" not in again.err

@@ -15,7 +15,7 @@ from pumice.client.local_client import LocalClient
 from pumice.engines.local.run_errors import ConnectionFailed
 from tests.fork_server import fork_server
 from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import companion, job, need_namespaces, processes, task
+from tests.local.running import extra_object, job, need_namespaces, processes, task
 
 WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
 
@@ -26,7 +26,7 @@ def _possible() -> None:
 
 
 def configure(terminal: Terminal, text: str) -> None:
-    file = terminal.place.directory / ".config/pumice/config.toml"
+    file = terminal.workspace.directory / ".config/pumice/config.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
@@ -37,10 +37,10 @@ def restart_machine(terminal: Terminal, run: str) -> None:
     pid = terminal.owner(run)
     os.kill(pid, signal.SIGKILL)
     name, _, number = run.partition(":")
-    lock = terminal.place.state / "runs" / "default" / name / number / "owner.lock"
+    lock = terminal.workspace.state / "runs" / "default" / name / number / "owner.lock"
     terminal.until(lambda: not processes(str(lock.parent)))
     lock.write_text(json.dumps({"pid": pid, "start": 1, "boot": "another-boot"}))
-    shutil.rmtree(terminal.place.directory / "pumice")
+    shutil.rmtree(terminal.workspace.directory / "pumice")
 
 
 def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal) -> None:
@@ -69,7 +69,7 @@ def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal)
     # A command that changes something starts it again, for the run that waits.
     terminal("stop", *low)
     terminal.until(lambda: terminal("ps").err == "")
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     assert terminal("wait", busy, held).out == f"{busy} Completed\n{held} Completed\n"
     assert terminal("delete", *low).out.split() == low
 
@@ -78,13 +78,13 @@ def test_attach_says_why_a_run_waits_and_shows_it_when_it_runs(terminal: Termina
     busy = terminal.submit(job(task("w", WAITING, container=WHOLE)))
     terminal.until(lambda: terminal.phase(busy) == "Running")
     waiting = terminal.submit(job(task("w", "echo here; exit 3", container=WHOLE)))
-    output = terminal.place.directory / "attached"
+    output = terminal.workspace.directory / "attached"
     with output.open("wb") as out:
         shown = fork_server(*MODULES).start(
-            ["attach", waiting], cwd=terminal.place.directory, env=terminal.place.env, out=out.fileno()
+            ["attach", waiting], cwd=terminal.workspace.directory, env=terminal.workspace.env, out=out.fileno()
         )
     terminal.until(lambda: f"{waiting} Pending: cpu: " in output.read_text())
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     assert shown.wait(60) == 3
     text = output.read_text()
     assert text.count(f"run {waiting} ") == 1
@@ -141,7 +141,7 @@ def test_a_run_that_waits_is_scaled_until_it_fits(terminal: Terminal) -> None:
 def test_a_process_that_hangs_or_lost_its_socket(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     run = terminal.submit(job(task("w", "trap 'echo asked' TERM; " + WAITING)))
     terminal.until(lambda: terminal("logs", run).out != "")
-    shutil.rmtree(terminal.place.directory / "pumice")
+    shutil.rmtree(terminal.workspace.directory / "pumice")
     # It is told that its socket is gone, and makes it again.
     score = terminal("exec", f"{run}/w-0", "--", "cat", "/proc/self/oom_score_adj").out
     # When memory is exhausted, the kernel ends a pod, not the process of the run.
@@ -156,8 +156,8 @@ def test_a_process_that_hangs_or_lost_its_socket(terminal: Terminal, monkeypatch
     hung = terminal.submit(job(task("w", WAITING)))
     terminal.until(lambda: terminal.phase(hung) == "Running")
     os.kill(terminal.owner(hung), signal.SIGSTOP)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(terminal.place.directory))
-    client = LocalClient(terminal.place.env)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(terminal.workspace.directory))
+    client = LocalClient(terminal.workspace.env)
 
     async def connect() -> None:
         async with client.connected(client.find(hung), patience=0.1):
@@ -170,30 +170,30 @@ def test_a_process_that_hangs_or_lost_its_socket(terminal: Terminal, monkeypatch
 
 
 def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal) -> None:
-    secret = companion("Secret", "hush", stringData={"WORD": "open-sesame"})
+    secret = extra_object("Secret", "hush", stringData={"WORD": "open-sesame"})
     read = {"envFrom": [{"secretRef": {"name": "hush"}}]}
     run = terminal.submit(job(task("w", f"{WAITING}; echo $WORD", container=read)), secret)
     terminal.until(lambda: terminal.phase(run) == "Running")
     restart_machine(terminal, run)
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     waited = terminal("wait", run)
     assert waited.out == f"{run} Completed\n"
     assert terminal("logs", run, "--tail", "1").out == "w-0  open-sesame\n"
-    (terminal.place.directory / "go").unlink()
-    terminal.place.environ["MINE"] = "caller"
+    (terminal.workspace.directory / "go").unlink()
+    terminal.workspace.environ["MINE"] = "caller"
     run = terminal.submit(
         job(task("w", f"{WAITING}; echo $MINE $WORD", container=read)), secret, flags=("--env", "MINE")
     )
     terminal.until(lambda: terminal.phase(run) == "Running")
     restart_machine(terminal, run)
     # The file has changed since, so it is not the source any more.
-    terminal.place.write(secret)
+    terminal.workspace.write(secret)
     terminal("resume", run, code=1)
     command = f"pumice resume {run} --env MINE --with FILE"
     terminal.until(lambda: command in terminal("ps").out)
     why = json.loads(terminal("why", run, "-o", "json").out)
     assert (why["code"], [each["command"] for each in why["hints"]]) == ("SecretsMissing", [command])
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     assert terminal("resume", run, "--env", "MINE", "--with", "job.yaml").out == f"{run}\n"
     assert terminal("wait", run).out == f"{run} Completed\n"
     assert terminal("logs", run, "--tail", "1").out == "w-0  caller open-sesame\n"
@@ -208,7 +208,7 @@ def test_after_reboot_suspend(terminal: Terminal) -> None:
     assert waited.out == f"{run} Aborted\n"
     assert waited.err == f"{run} was interrupted: the machine was restarted; it is suspended: pumice resume {run}\n"
     assert json.loads(terminal("why", run, "-o", "json").out)["code"] == "Suspended"
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     terminal("resume", run)
     assert terminal("wait", run).out == f"{run} Completed\n"
     assert "new ssh keys are generated" in terminal("history", run, "--events").out
@@ -218,14 +218,14 @@ def test_claims_stay_until_the_user_removes_them(terminal: Terminal) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
     writer = task("w", "echo result > /data/file", container={"volumeMounts": mounts}, pod={"volumes": volumes})
-    claim = companion(
+    claim = extra_object(
         "PersistentVolumeClaim",
         "kept",
         spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     )
     runs = [terminal.submit(job(writer), claim), terminal.submit(job(writer), claim)]
     terminal("wait", *runs)
-    data = terminal.place.state / "claims/default/kept/file"
+    data = terminal.workspace.state / "claims/default/kept/file"
     assert terminal("rm", runs[0]).out == f"{runs[0]}\n"
     assert data.read_text() == "result\n"
     listed = terminal("clean", "--claims", "--older-than", "0d", "--dry-run").out.splitlines()

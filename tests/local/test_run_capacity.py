@@ -14,7 +14,7 @@ import pytest
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from pumice.engines.local.scheduling.machine import read_machine
 from tests.conftest import SOAK
-from tests.local.running import SEARCH_PATH, Manifest, Place, job, need_namespaces, task
+from tests.local.running import SEARCH_PATH, Manifest, Workspace, job, need_namespaces, task
 
 # A job that holds what it has until somebody makes this file.
 MANY = 256 if SOAK else 64
@@ -27,8 +27,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def wants(**requests: Any) -> Manifest:
@@ -40,27 +40,27 @@ def gpu(count: int) -> Manifest:
 
 
 @pytest.fixture
-def with_gpus(place: Place) -> Place:
+def with_gpus(workspace: Workspace) -> Workspace:
     """As if there were three GPUs: what there really are is hidden."""
-    program = place.directory / "bin/nvidia-smi"
+    program = workspace.directory / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nfor n in 0 1 2; do echo "GPU $n: made up"; done\n')
     program.chmod(0o755)
-    place.environ["PATH"] = f"{program.parent}:{SEARCH_PATH}"
+    workspace.environ["PATH"] = f"{program.parent}:{SEARCH_PATH}"
     if Path("/proc/driver/nvidia/gpus").exists() or Path("/dev/nvidia0").exists():
         pytest.skip("this machine has GPUs of its own")
-    return place
+    return workspace
 
 
 @contextmanager
-def holding(place: Place, *tasks: Manifest) -> Iterator[None]:
+def holding(workspace: Workspace, *tasks: Manifest) -> Iterator[None]:
     """Another run of the same user, for as long as it takes."""
-    process = place.start(job(*tasks))
+    process = workspace.start(job(*tasks))
     try:
         assert process.stdout is not None
         assert "up" in process.stdout.readline()
         yield
-        (place.directory / "release").touch()
+        (workspace.directory / "release").touch()
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
     finally:
@@ -72,9 +72,9 @@ def all_cpus() -> str:
     return f"{int(read_machine().cpu_share * 1000)}m"
 
 
-def test_pods_beyond_the_gang_start_when_there_is_room(place: Place) -> None:
+def test_pods_beyond_the_gang_start_when_there_is_room(workspace: Workspace) -> None:
     script = 'mkdir alone || exit 3; echo "$HOSTNAME"; sleep 0.2; rmdir alone'
-    result = place.run(job(task("only", script, 3, container=wants(cpu=all_cpus())), minAvailable=1))
+    result = workspace.run(job(task("only", script, 3, container=wants(cpu=all_cpus())), minAvailable=1))
     assert result.code == 0, result.err
     assert len(result.out.splitlines()) == 3
     assert "warning: trial-only-1 waits until there is room for it on this machine (cpu: " in result.err
@@ -82,50 +82,50 @@ def test_pods_beyond_the_gang_start_when_there_is_room(place: Place) -> None:
     assert result.err.count("waits until") == 1
 
 
-def test_a_gang_that_does_not_fit_is_refused_at_once(place: Place) -> None:
-    result = place.run(job(task("only", "echo started", 3, container=wants(cpu=all_cpus())), minAvailable=2))
+def test_a_gang_that_does_not_fit_is_refused_at_once(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo started", 3, container=wants(cpu=all_cpus())), minAvailable=2))
     assert result.code == 2
     assert "job.yaml: needs 2 pods at once (minAvailable), 1 fits on this machine" in result.err
     assert "hint: --scale only=1, or lower resources.requests.cpu (job.yaml:" in result.err
     assert "started" not in result.out
 
 
-def test_a_job_for_a_cluster_runs_with_fit_as_the_refusal_says(place: Place) -> None:
+def test_a_job_for_a_cluster_runs_with_fit_as_the_refusal_says(workspace: Workspace) -> None:
     """Half of a rack, on this machine: the last line of the refusal is the command that runs it."""
     rack = {"limits": {"rdma/hca": 1, "example.com/npu": 8, "cpu": "640", "memory": "100Ti"}}
     manifest = job(task("only", "echo up", 2, container={"resources": rack}))
-    result = place.run(manifest, flags=["--no-prefix"])
+    result = workspace.run(manifest, flags=["--no-prefix"])
     assert result.code == 2
     assert result.err.splitlines()[-1] == "pumice run job.yaml --timeout 60s --no-prefix --fit"
-    result = place.run(manifest, flags=["--no-prefix", "--fit"])
+    result = workspace.run(manifest, flags=["--no-prefix", "--fit"])
     assert (result.code, result.out) == (0, "up\nup\n"), result.err
     assert "  fit: only: example.com/npu 8 is left out: this machine has none\n" in result.err
     assert "  fit: only: cpu limit 640 is lowered to " in result.err
-    (place.directory / "pumice.toml").write_text("fit = true\n")
-    assert place.run(manifest).code == 0
+    (workspace.directory / "pumice.toml").write_text("fit = true\n")
+    assert workspace.run(manifest).code == 0
 
 
-def test_what_another_run_has_reserved_is_not_there(place: Place) -> None:
+def test_what_another_run_has_reserved_is_not_there(workspace: Workspace) -> None:
     claim = wants(cpu=all_cpus())
-    with holding(place, task("holder", HOLD, container=claim)):
-        result = place.run(job(task("only", "true", container=claim)), flags=["--no-wait"])
+    with holding(workspace, task("holder", HOLD, container=claim)):
+        result = workspace.run(job(task("only", "true", container=claim)), flags=["--no-wait"])
         assert result.code == 2, result.err
         assert "job.yaml: does not fit now: cpu: " in result.err
         assert "; trial:1 holds " in result.err
-        result = place.run(job(task("only", "true", container=claim)), flags=["--max-wait", "0.2s"])
+        result = workspace.run(job(task("only", "true", container=claim)), flags=["--max-wait", "0.2s"])
         assert result.code == 2, result.err
         assert "no room within 0.2s: cpu: " in result.err
         # Who wants nothing in particular is not held up.
-        assert place.run(job(task("only", "true"))).code == 0
-    assert place.run(job(task("only", "true", container=claim))).code == 0
+        assert workspace.run(job(task("only", "true"))).code == 0
+    assert workspace.run(job(task("only", "true", container=claim))).code == 0
 
 
-def test_runs_wait_for_room_in_turn_and_say_why(place: Place) -> None:
+def test_runs_wait_for_room_in_turn_and_say_why(workspace: Workspace) -> None:
     claim = wants(cpu=all_cpus())
     waiting = []
-    with holding(place, task("holder", HOLD, container=claim)):
+    with holding(workspace, task("holder", HOLD, container=claim)):
         for number, position in enumerate(("first", "second")):
-            process = place.start(
+            process = workspace.start(
                 job(task("only", f"echo {number} >> order", container=claim)), flags=["--timeout", "30s"]
             )
             waiting.append(process)
@@ -136,56 +136,56 @@ def test_runs_wait_for_room_in_turn_and_say_why(place: Place) -> None:
     for process in waiting:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
-    assert (place.directory / "order").read_text() == "0\n1\n"
+    assert (workspace.directory / "order").read_text() == "0\n1\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_waits_can_be_stopped(place: Place, number: int) -> None:
+def test_a_run_that_waits_can_be_stopped(workspace: Workspace, number: int) -> None:
     claim = wants(cpu=all_cpus())
-    with holding(place, task("holder", HOLD, container=claim)):
-        process = place.start(job(task("only", "echo started", container=claim)))
+    with holding(workspace, task("holder", HOLD, container=claim)):
+        process = workspace.start(job(task("only", "echo started", container=claim)))
         assert process.stderr is not None
         assert any(line.startswith("waits: ") for line in process.stderr)
         process.send_signal(number)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == (130 if number == signal.SIGINT else -9)
         assert "started" not in out
-    assert place.run(job(task("only", "true", container=claim)), flags=["--no-wait"]).code == 0
+    assert workspace.run(job(task("only", "true", container=claim)), flags=["--no-wait"]).code == 0
 
 
-def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(place: Place) -> None:
+def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(workspace: Workspace) -> None:
     half = f"{int(read_machine().cpu_share * 500)}m"
     holder = task("holder", 'until [ -e "go$VC_TASK_INDEX" ]; do sleep 0.2; done; echo $VC_TASK_INDEX >> order', 3)
     holder["template"]["spec"]["containers"][0] |= wants(cpu=half)
-    elastic = place.start(job(holder, minAvailable=2, plugins={"env": []}))
+    elastic = workspace.start(job(holder, minAvailable=2, plugins={"env": []}))
     assert elastic.stderr is not None
     assert any("waits until there is room" in line for line in elastic.stderr)
-    gang = place.start(job(task("only", "echo gang >> order", container=wants(cpu=all_cpus()))))
+    gang = workspace.start(job(task("only", "echo gang >> order", container=wants(cpu=all_cpus()))))
     assert gang.stderr is not None
     assert any(line.startswith("waits: ") for line in gang.stderr)
-    (place.directory / "go0").touch()
+    (workspace.directory / "go0").touch()
     assert any("waits behind trial:2" in line for line in elastic.stderr)
-    (place.directory / "go1").touch()
-    (place.directory / "go2").touch()
+    (workspace.directory / "go1").touch()
+    (workspace.directory / "go2").touch()
     for process in (elastic, gang):
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
-    assert (place.directory / "order").read_text().split() == ["0", "1", "gang", "2"]
+    assert (workspace.directory / "order").read_text().split() == ["0", "1", "gang", "2"]
 
 
-def test_a_run_that_was_killed_has_reserved_nothing(place: Place) -> None:
+def test_a_run_that_was_killed_has_reserved_nothing(workspace: Workspace) -> None:
     claim = wants(cpu=all_cpus())
-    process = place.start(job(task("holder", HOLD, container=claim)))
+    process = workspace.start(job(task("holder", HOLD, container=claim)))
     try:
         assert process.stdout is not None
         assert "up" in process.stdout.readline()
     finally:
         process.kill()
         process.communicate()
-    assert place.run(job(task("only", "true", container=claim))).code == 0
+    assert workspace.run(job(task("only", "true", container=claim))).code == 0
 
 
-def test_gpus_are_distinct_across_pods_and_containers(with_gpus: Place) -> None:
+def test_gpus_are_distinct_across_pods_and_containers(with_gpus: Workspace) -> None:
     script = 'touch "ready$HOSTNAME"; until [ $(ls -d ready* | wc -l) = 2 ]; do sleep 0.2; done; echo '
     pods = task("only", f"{script} $CUDA_VISIBLE_DEVICES", 2, container=gpu(1))
     bare = task("bare", "echo ${CUDA_VISIBLE_DEVICES-none}")
@@ -201,7 +201,7 @@ def test_gpus_are_distinct_across_pods_and_containers(with_gpus: Place) -> None:
     assert sorted(result.out.split()) == ["0,1", "2"]
 
 
-def test_gpus_are_distinct_across_runs(with_gpus: Place) -> None:
+def test_gpus_are_distinct_across_runs(with_gpus: Workspace) -> None:
     shown = "echo $CUDA_VISIBLE_DEVICES"
     with holding(with_gpus, task("holder", HOLD, 1, container=gpu(2))):
         result = with_gpus.run(job(task("only", shown, container=gpu(1))), flags=["--no-prefix"])
@@ -213,37 +213,37 @@ def test_gpus_are_distinct_across_runs(with_gpus: Place) -> None:
     assert (result.code, result.out) == (0, "0,1,2\n"), result.err
 
 
-def test_threads_and_processors_are_those_of_the_limit(place: Place) -> None:
+def test_threads_and_processors_are_those_of_the_limit(workspace: Workspace) -> None:
     limited = {"resources": {"limits": {"cpu": 1}}}
     script = 'echo $OMP_NUM_THREADS; python3 -c "import os; print(len(os.sched_getaffinity(0)))"'
-    result = place.run(job(task("only", script, container=limited)), flags=["--no-prefix"])
+    result = workspace.run(job(task("only", script, container=limited)), flags=["--no-prefix"])
     threads, processors = map(int, result.out.split())
     assert threads == 1
     # Where the kernel limits the share, it may be had on any processor.
     assert processors == (len(read_machine().cpus) if "cpu" in check_kernel().limits else 1)
     own = task("only", script, container={**limited, "env": [{"name": "OMP_NUM_THREADS", "value": "7"}]})
-    assert place.run(job(own), flags=["--no-prefix"]).out.split()[0] == "7"
+    assert workspace.run(job(own), flags=["--no-prefix"]).out.split()[0] == "7"
 
 
-def test_many_pods(place: Place) -> None:
+def test_many_pods(workspace: Workspace) -> None:
     """All at once, each with its own address. How long it takes is told, not judged: machines differ."""
     script = 'hostname -i > "at/$HOSTNAME"; until [ -e release ]; do sleep 1; done'
-    (place.directory / "at").mkdir()
-    process = place.start(job(task("only", script, MANY), minAvailable=MANY, plugins={"svc": []}))
+    (workspace.directory / "at").mkdir()
+    process = workspace.start(job(task("only", script, MANY), minAvailable=MANY, plugins={"svc": []}))
     began = time.monotonic()
     try:
-        while len(list((place.directory / "at").iterdir())) < MANY:
+        while len(list((workspace.directory / "at").iterdir())) < MANY:
             assert process.poll() is None
             assert time.monotonic() - began < 300
             time.sleep(0.05)
         took = time.monotonic() - began
-        (place.directory / "release").touch()
+        (workspace.directory / "release").touch()
         _, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 0, err
     assert f"{MANY} succeeded" in err
-    addresses = {path.read_text().split()[0] for path in (place.directory / "at").iterdir()}
+    addresses = {path.read_text().split()[0] for path in (workspace.directory / "at").iterdir()}
     assert len(addresses) == MANY
     print(f"{MANY} pods ran after {took:.1f}s")  # noqa: T201 - for who looks

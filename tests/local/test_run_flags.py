@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Place, job, need_namespaces, scripted, task
+from tests.local.running import Workspace, job, need_namespaces, scripted, task
 
 # Listens on the ports that half of all jobs use, and leaves only when both jobs are there.
 PORTS = """
@@ -30,8 +30,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def test_two_jobs_at_once_with_the_same_ports(tmp_path: Path) -> None:
@@ -42,30 +42,30 @@ def test_two_jobs_at_once_with_the_same_ports(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         own = [*marks[number:], *marks[:number]]
         only = task("only", "", container=scripted("python3", "-c", PORTS, *own))
-        place = Place(tmp_path / name, {"XDG_STATE_HOME": str(tmp_path / "state")})
-        processes.append(place.start(job(only), flags=["--mount", str(tmp_path / "shared"), "--timeout=60s"]))
+        workspace = Workspace(tmp_path / name, {"XDG_STATE_HOME": str(tmp_path / "state")})
+        processes.append(workspace.start(job(only), flags=["--mount", str(tmp_path / "shared"), "--timeout=60s"]))
     for process in processes:
         out, err = process.communicate(timeout=100)
         assert process.returncode == 0, err
         assert "both" in out
 
 
-def test_env_is_for_all_containers_and_wins_over_the_job(place: Place) -> None:
+def test_env_is_for_all_containers_and_wins_over_the_job(workspace: Workspace) -> None:
     own = {"name": "OWN", "value": "own"}
     first = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo first $WORD $PATH"]}
     only = task("only", "echo main $WORD $OWN $PATH", container={"env": [own]})
     only["template"]["spec"]["initContainers"] = [first]
     path = f"/opt/words:{os.environ['PATH']}"
     flags = ["--env", "WORD=a b", "--env", "OWN=other", "--env", f"PATH={path}", "--no-prefix"]
-    result = place.run(job(only), flags=flags)
+    result = workspace.run(job(only), flags=flags)
     assert result.code == 0, result.err
     assert result.out.splitlines() == [f"first a b {path}", f"main a b other {path}"]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "docker.io/library/nowhere", "nowhere:latest"])
-def test_entrypoint_for_an_image_by_any_of_its_names(place: Place, name: str) -> None:
+def test_entrypoint_for_an_image_by_any_of_its_names(workspace: Workspace, name: str) -> None:
     only = task("only", "", container={"command": None, "args": ["c"]})
-    result = place.run(job(only), flags=["--entrypoint", f"{name}=echo 'a  b'"])
+    result = workspace.run(job(only), flags=["--entrypoint", f"{name}=echo 'a  b'"])
     assert result.code == 0, result.err
     assert result.out == "only-0  a  b c\n"
 
@@ -78,10 +78,10 @@ def test_entrypoint_for_an_image_by_any_of_its_names(place: Place, name: str) ->
         pytest.param(0, 2, "only=2", id="as written"),
     ],
 )
-def test_scale(place: Place, available: int, replicas: int, flag: str) -> None:
+def test_scale(workspace: Workspace, available: int, replicas: int, flag: str) -> None:
     only = task("only", "echo pod", replicas, minAvailable=available or None)
     spec = {"minAvailable": available} if available else {}
-    result = place.run(job(only, **spec), flags=["--scale", flag])
+    result = workspace.run(job(only, **spec), flags=["--scale", flag])
     assert result.code == 0, result.err
     assert result.out.splitlines() in (["only-0  pod", "only-1  pod"], ["only-1  pod", "only-0  pod"])
 
@@ -94,35 +94,35 @@ def test_mount(tmp_path: Path, mode: str, answer: str) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     (tmp_path / "there" / "word").write_text("seen\n")
-    place = Place(tmp_path / "here")
+    workspace = Workspace(tmp_path / "here")
     there = tmp_path / "there"
     script = f"cat {there}/word; (echo x > {there}/new) 2>/dev/null && echo written || echo refused"
-    hidden = place.run(job(task("only", f"cat {there}/word || true")))
+    hidden = workspace.run(job(task("only", f"cat {there}/word || true")))
     assert "seen" not in hidden.out
-    result = place.run(job(task("only", script)), flags=["--mount", f"../there{mode}", "--no-prefix"])
+    result = workspace.run(job(task("only", script)), flags=["--mount", f"../there{mode}", "--no-prefix"])
     assert result.out.splitlines() == ["seen", answer], result.err
     assert (there / "new").exists() is (answer == "written")
 
 
-def test_keep_says_where_the_layers_are(place: Place) -> None:
-    result = place.run(job(task("only", "echo treasure > /opt/found", 2)), flags=["--keep"])
+def test_keep_says_where_the_layers_are(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo treasure > /opt/found", 2)), flags=["--keep"])
     assert result.code == 0, result.err
     kept = [Path(line.removeprefix("kept: ")) for line in result.err.splitlines() if line.startswith("kept: ")]
     assert len(kept) == 2
     assert all([path.read_text() for path in each.rglob("opt/found")] == ["treasure\n"] for each in kept)
 
 
-def test_without_keep_nothing_of_the_layers_is_left(place: Place) -> None:
-    result = place.run(job(task("only", "echo treasure > /opt/found")))
+def test_without_keep_nothing_of_the_layers_is_left(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo treasure > /opt/found")))
     assert "kept" not in result.err
-    assert not list(place.directory.rglob("found"))
+    assert not list(workspace.directory.rglob("found"))
 
 
-def test_publish_leads_into_the_pod(place: Place) -> None:
+def test_publish_leads_into_the_pod(workspace: Workspace) -> None:
     serve = (
         "import socket; s = socket.create_server(('', 80)); print('up', flush=True); s.accept()[0].sendall(b'hello')"
     )
-    process = place.start(
+    process = workspace.start(
         job(task("only", "", container=scripted("python3", "-c", serve))), flags=["--publish", "only-0:80"]
     )
     assert process.stdout is not None
@@ -143,35 +143,42 @@ def test_publish_leads_into_the_pod(place: Place) -> None:
     assert process.returncode == 0
 
 
-def test_the_limits_of_the_default_network_are_a_warning_once_per_machine(place: Place) -> None:
-    runs = [place.run(job(task("only", "true"))) for _ in range(2)]
+def test_the_limits_of_the_default_network_are_a_warning_once_per_machine(workspace: Workspace) -> None:
+    runs = [workspace.run(job(task("only", "true"))) for _ in range(2)]
     assert [run.code for run in runs] == [0, 0]
     assert "warning" not in runs[1].err
-    plain = [place.run(job(task("only", "true")), flags=["--isolation=process", "--network=job"]) for _ in range(2)]
+    plain = [workspace.run(job(task("only", "true")), flags=["--isolation=process", "--network=job"]) for _ in range(2)]
     assert all("--network job has no effect" in run.err for run in plain)
 
 
-def test_timeout_that_is_long_enough_changes_nothing(place: Place) -> None:
-    assert place.run(job(task("only", "exit 3"), maxRetry=1), flags=["--timeout=1h"]).code == 3
+def test_timeout_that_is_long_enough_changes_nothing(workspace: Workspace) -> None:
+    assert workspace.run(job(task("only", "exit 3"), maxRetry=1), flags=["--timeout=1h"]).code == 3
 
 
-def test_a_job_from_standard_input(place: Place) -> None:
-    argv = place.argv(job(task("only", "echo hello")))
-    text = (place.directory / "job.yaml").read_text()
-    (place.directory / "job.yaml").unlink()
+def test_a_job_from_standard_input(workspace: Workspace) -> None:
+    argv = workspace.argv(job(task("only", "echo hello")))
+    text = (workspace.directory / "job.yaml").read_text()
+    (workspace.directory / "job.yaml").unlink()
     argv[-1] = "-"
     done = subprocess.run(
-        argv, cwd=place.directory, env=place.env, input=text, capture_output=True, text=True, timeout=100, check=False
+        argv,
+        cwd=workspace.directory,
+        env=workspace.env,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "only-0  hello\n"
 
 
-def test_directories_in_files_variables_passed_on_and_what_the_header_says(place: Place) -> None:
-    place.environ["TOKEN"] = "from the shell"
-    (place.directory / "src" / "lib").mkdir(parents=True)
-    (place.directory / "src" / "lib" / "part.txt").write_text("a part\n")
-    (place.directory / "pumice.toml").write_text('[files]\nnowhere = { "/workspace" = "./src" }\n')
+def test_directories_in_files_variables_passed_on_and_what_the_header_says(workspace: Workspace) -> None:
+    workspace.environ["TOKEN"] = "from the shell"
+    (workspace.directory / "src" / "lib").mkdir(parents=True)
+    (workspace.directory / "src" / "lib" / "part.txt").write_text("a part\n")
+    (workspace.directory / "pumice.toml").write_text('[files]\nnowhere = { "/workspace" = "./src" }\n')
     script = "cat lib/part.txt; echo $TOKEN $EPOCHS; echo x > /cache/x; ls /cache"
     container = {
         "workingDir": "/workspace",
@@ -179,7 +186,7 @@ def test_directories_in_files_variables_passed_on_and_what_the_header_says(place
         "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
     }
     only = task("only", script, container=container, pod={"volumes": [{"name": "cache", "emptyDir": {}}]})
-    result = place.run(job(only), flags=["--no-prefix", "--env", "TOKEN", "--env", "EPOCHS=1"])
+    result = workspace.run(job(only), flags=["--no-prefix", "--env", "TOKEN", "--env", "EPOCHS=1"])
     assert (result.code, result.out) == (0, "a part\nfrom the shell 1\nx\n"), result.err
     header = result.err.partition("Pending")[0]
     assert "  --env EPOCHS overrides the job's EPOCHS=90\n" in header
@@ -187,10 +194,10 @@ def test_directories_in_files_variables_passed_on_and_what_the_header_says(place
     assert "TOKEN" not in header
     assert "from the shell" not in header
     assert re.search(
-        rf"  volume cache: {re.escape(str(place.state))}\S+/cache \(removed with its pod\), at /cache\n", header
+        rf"  volume cache: {re.escape(str(workspace.state))}\S+/cache \(removed with its pod\), at /cache\n", header
     )
 
 
-def test_a_variable_that_is_not_set_here_is_not_passed_on(place: Place) -> None:
-    result = place.run(job(task("only", "true")), flags=["--env", "NOT_SET_ANYWHERE"])
+def test_a_variable_that_is_not_set_here_is_not_passed_on(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "true")), flags=["--env", "NOT_SET_ANYWHERE"])
     assert (result.code, result.err.splitlines()[0]) == (2, "--env: NOT_SET_ANYWHERE: is not set here")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Place, Result, job, need_namespaces, task
+from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, task
 
 RUNS = 'echo "${HOSTNAME#trial-}" >> runs; '
 # The first run of each pod ends in this way, later ones end well.
@@ -25,12 +25,12 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
-def runs(place: Place) -> Counter[str]:
-    return Counter((place.directory / "runs").read_text().split())
+def runs(workspace: Workspace) -> Counter[str]:
+    return Counter((workspace.directory / "runs").read_text().split())
 
 
 def policy(event: str, action: str, **more: Any) -> Manifest:
@@ -46,34 +46,34 @@ def good(result: Result) -> None:
     assert result.code == 0, result.err
 
 
-def test_a_killed_worker_restarts_the_whole_job(place: Place) -> None:
+def test_a_killed_worker_restarts_the_whole_job(workspace: Workspace) -> None:
     worker = task("worker", ONCE + "sleep 600", 2)
     master = task("master", until("worker-1", 2))
     spec = job(master, worker, policies=[policy("PodFailed", "RestartJob")])
-    result = place.run(spec, flags=["--kill", "worker-1@0.3s"])
+    result = workspace.run(spec, flags=["--kill", "worker-1@0.3s"])
     good(result)
-    assert runs(place) == {"master-0": 2, "worker-0": 2, "worker-1": 2}
+    assert runs(workspace) == {"master-0": 2, "worker-0": 2, "worker-1": 2}
     assert "worker-1 failed: PodFailed -> RestartJob (policies[0], job.yaml:" in result.err
 
 
-def test_a_failed_pod_restarts_its_task_only(place: Place) -> None:
+def test_a_failed_pod_restarts_its_task_only(workspace: Workspace) -> None:
     worker = task(
         "worker", RUNS + "[ -e again ] && exit 0; [ $HOSTNAME = trial-worker-0 ] || sleep 600; touch again; exit 3", 2
     )
     worker["policies"] = [policy("PodFailed", "RestartTask")]
-    result = place.run(job(task("other", until("worker-1", 2)), worker))
+    result = workspace.run(job(task("other", until("worker-1", 2)), worker))
     good(result)
-    assert runs(place) == {"other-0": 1, "worker-0": 2, "worker-1": 2}
+    assert runs(workspace) == {"other-0": 1, "worker-0": 2, "worker-1": 2}
 
 
-def test_a_failed_pod_restarts_alone(place: Place) -> None:
+def test_a_failed_pod_restarts_alone(workspace: Workspace) -> None:
     first = '[ "$HOSTNAME" = trial-worker-1 ] || { ' + until("worker-1", 2).removeprefix(RUNS) + "; exit 0; }; exit 4"
     worker = task("worker", ONCE + first, 2, policies=[policy("PodFailed", "RestartPod")])
-    good(place.run(job(worker)))
-    assert runs(place) == {"worker-0": 1, "worker-1": 2}
+    good(workspace.run(job(worker)))
+    assert runs(workspace) == {"worker-0": 1, "worker-1": 2}
 
 
-def test_a_failed_pod_restarts_its_partition(place: Place) -> None:
+def test_a_failed_pod_restarts_its_partition(workspace: Workspace) -> None:
     script = RUNS + (
         'case "$HOSTNAME" in '
         "*-3) [ -e again ] && exit 0; touch again; exit 5;; "
@@ -82,9 +82,9 @@ def test_a_failed_pod_restarts_its_partition(place: Place) -> None:
     )
     worker = task("worker", script, 4, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})
     worker["policies"] = [policy("PodFailed", "RestartPartition")]
-    result = place.run(job(worker))
+    result = workspace.run(job(worker))
     good(result)
-    found = runs(place)
+    found = runs(workspace)
     assert (found["worker-0"], found["worker-1"], found["worker-3"]) == (1, 1, 2), result.err
     assert found["worker-2"] == 2
 
@@ -99,104 +99,104 @@ def test_a_failed_pod_restarts_its_partition(place: Place) -> None:
         pytest.param({"exitCode": 137, "action": "CompleteJob"}, 137, 0, id="as after a kill"),
     ],
 )
-def test_exit_codes(place: Place, fields: Manifest, code: int, expected: int) -> None:
+def test_exit_codes(workspace: Workspace, fields: Manifest, code: int, expected: int) -> None:
     others = [policy("PodFailed", "TerminateJob")] if expected else []
     spec = job(task("bad", RUNS + f"exit {code}"), task("other", FOR_LONG), policies=[fields, *others])
-    assert place.run(spec).code == expected
+    assert workspace.run(spec).code == expected
 
 
-def test_the_code_of_an_init_container_counts(place: Place) -> None:
+def test_the_code_of_an_init_container_counts(workspace: Workspace) -> None:
     bad = task("bad", FOR_LONG)
     init: Manifest = {"name": "init", "image": "nowhere", "command": ["sh", "-c", "exit 9"]}
     bad["template"]["spec"]["initContainers"] = [init]
     spec = job(bad, task("other", FOR_LONG), policies=[{"exitCode": 9, "action": "CompleteJob"}])
-    good(place.run(spec))
+    good(workspace.run(spec))
 
 
-def test_a_completed_task_completes_the_job(place: Place) -> None:
+def test_a_completed_task_completes_the_job(workspace: Workspace) -> None:
     master = task("master", RUNS + "until [ -e runs ]; do sleep 0.2; done", 2)
     master["policies"] = [policy("TaskCompleted", "CompleteJob")]
-    result = place.run(job(master, task("worker", FOR_LONG, 2)))
+    result = workspace.run(job(master, task("worker", FOR_LONG, 2)))
     good(result)
     assert "TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:" in result.err
 
 
 @pytest.mark.parametrize("action", ["AbortJob", "TerminateJob"])
-def test_a_failure_ends_the_job(place: Place, action: str) -> None:
+def test_a_failure_ends_the_job(workspace: Workspace, action: str) -> None:
     spec = job(task("bad", RUNS + "exit 3"), task("other", FOR_LONG), policies=[policy("PodFailed", action)])
-    result = place.run(spec)
+    result = workspace.run(spec)
     assert result.code == 3
     assert f"bad-0 failed: PodFailed -> {action}" in result.err
     assert result.verdict[0].startswith("bad-0 failed first: exit code 3")
 
 
 @pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
-def test_retries_are_counted(place: Place, action: str) -> None:
+def test_retries_are_counted(workspace: Workspace, action: str) -> None:
     spec = job(task("bad", RUNS + "exit 3"), policies=[policy("PodFailed", action)], maxRetry=3)
-    result = place.run(spec)
+    result = workspace.run(spec)
     assert result.code == 3
-    assert runs(place) == {"bad-0": 3}, result.err
+    assert runs(workspace) == {"bad-0": 3}, result.err
 
 
-def test_restarts_of_a_task_are_counted(place: Place) -> None:
+def test_restarts_of_a_task_are_counted(workspace: Workspace) -> None:
     bad = task("bad", RUNS + "exit 3", policies=[policy("PodFailed", "RestartTask")], maxRestarts=1)
-    result = place.run(job(bad, task("other", FOR_LONG), maxRetry=10))
+    result = workspace.run(job(bad, task("other", FOR_LONG), maxRetry=10))
     assert result.code == 3
-    assert runs(place)["bad-0"] == 2, result.err
+    assert runs(workspace)["bad-0"] == 2, result.err
 
 
-def test_a_policy_of_the_task_comes_before_that_of_the_job(place: Place) -> None:
+def test_a_policy_of_the_task_comes_before_that_of_the_job(workspace: Workspace) -> None:
     bad = task("bad", RUNS + "exit 3", policies=[policy("PodFailed", "CompleteJob")])
-    good(place.run(job(bad, task("other", FOR_LONG), policies=[policy("PodFailed", "RestartJob")])))
-    assert runs(place)["bad-0"] == 1
+    good(workspace.run(job(bad, task("other", FOR_LONG), policies=[policy("PodFailed", "RestartJob")])))
+    assert runs(workspace)["bad-0"] == 1
 
 
-def test_a_pod_that_hangs_pending_meets_its_policy(place: Place) -> None:
+def test_a_pod_that_hangs_pending_meets_its_policy(workspace: Workspace) -> None:
     """It is too large for any machine, and not one of the gang."""
     large = task("large", FOR_LONG, container={"resources": {"requests": {"cpu": "4000"}}})
     large["policies"] = [policy("PodPending", "TerminateJob", timeout="1s")]
-    result = place.run(job(task("other", FOR_LONG), large, minAvailable=1))
+    result = workspace.run(job(task("other", FOR_LONG), large, minAvailable=1))
     assert result.code == 1, result.err
     assert "PodPending -> TerminateJob" in result.err
     assert "waits until there is room for it on this machine (cpu: 4000.00 wanted" in result.err
-    assert runs(place) == {"other-0": 1}
+    assert runs(workspace) == {"other-0": 1}
 
 
-def test_a_policy_waits_for_its_timeout(place: Place) -> None:
+def test_a_policy_waits_for_its_timeout(workspace: Workspace) -> None:
     """The pod that fails has an end of its own; the job goes on until the time is up."""
     spec = job(
         task("bad", RUNS + "exit 3"),
         task("other", RUNS + "sleep 1; echo other goes on; sleep 600"),
         policies=[policy("PodFailed", "TerminateJob", timeout="2s")],
     )
-    result = place.run(spec)
+    result = workspace.run(spec)
     assert result.code == 3
     assert "other goes on" in result.out
 
 
-def test_containers_that_fail_for_good_fail_their_task(place: Place) -> None:
+def test_containers_that_fail_for_good_fail_their_task(workspace: Workspace) -> None:
     bad = task("bad", RUNS + "exit 3", pod={}, maxRetry=1, policies=[policy("TaskFailed", "TerminateJob")])
     bad["template"]["spec"]["restartPolicy"] = "OnFailure"
-    result = place.run(job(bad, task("other", FOR_LONG)))
+    result = workspace.run(job(bad, task("other", FOR_LONG)))
     assert result.code == 3, result.err
     assert "TaskFailed -> TerminateJob" in result.err
     # The policy may end the second run before it has written anything.
     assert "bad-0 restart 1: exit code 3" in result.err
 
 
-def test_a_task_waits_for_those_that_it_depends_on(place: Place) -> None:
+def test_a_task_waits_for_those_that_it_depends_on(workspace: Workspace) -> None:
     first = task("first", RUNS + "true")
     second = task("second", RUNS + "true", dependsOn={"name": ["first"], "condition": "Completed"})
-    good(place.run(job(second, first)))
-    assert (place.directory / "runs").read_text().split() == ["first-0", "second-0"]
+    good(workspace.run(job(second, first)))
+    assert (workspace.directory / "runs").read_text().split() == ["first-0", "second-0"]
 
 
-def test_a_job_has_a_deadline(place: Place) -> None:
-    result = place.run(job(task("only", FOR_LONG), activeDeadlineSeconds=1))
+def test_a_job_has_a_deadline(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", FOR_LONG), activeDeadlineSeconds=1))
     assert result.code == 1, result.err
     assert "the job ran longer than its activeDeadlineSeconds, 1" in result.verdict[0]
 
 
-def test_enough_successes_are_a_success(place: Place) -> None:
+def test_enough_successes_are_a_success(workspace: Workspace) -> None:
     script = RUNS + '[ "$HOSTNAME" = trial-only-0 ] || exit 3; sleep 0.5'
-    good(place.run(job(task("only", script, 2), minAvailable=1, minSuccess=1)))
+    good(workspace.run(job(task("only", script, 2), minAvailable=1, minSuccess=1)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Place, companion, job, need_namespaces, task
+from tests.local.running import Manifest, Workspace, extra_object, job, need_namespaces, task
 
 TYPES = {"plan", "phase", "pod", "log", "warning", "verdict"}
 
@@ -19,8 +19,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def _twice() -> Manifest:
@@ -34,8 +34,8 @@ def _events(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_events(place: Place) -> None:
-    result = place.run(_twice(), flags=["--json"])
+def test_events(workspace: Workspace) -> None:
+    result = workspace.run(_twice(), flags=["--json"])
     assert result.code == 0, result.err
     events = _events(result.out)
     assert {event["type"] for event in events} <= TYPES
@@ -71,17 +71,17 @@ def test_events(place: Place) -> None:
     assert set(events[-1]["disk"]) == {"claims", "emptyDir", "layers"}
 
 
-def test_events_of_a_failure(place: Place) -> None:
-    result = place.run(job(task("only", "echo hi; exit 2"), maxRetry=1), flags=["--json"])
+def test_events_of_a_failure(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo hi; exit 2"), maxRetry=1), flags=["--json"])
     verdict = _events(result.out)[-1]
     assert (verdict["type"], verdict["code"], verdict["pod"], verdict["container"]) == ("verdict", 2, "only-0", "only")
     assert (verdict["line"], verdict["reason"], verdict["phase"]) == ("hi", "PodFailed", "Failed")
 
 
 @pytest.mark.parametrize("flags", [pytest.param([], id="text"), pytest.param(["--json"], id="json")])
-def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(place: Place, flags: list[str]) -> None:
-    assert place.run(_twice(), flags=flags).code == 0
-    directory = place.state / "runs" / "default" / "trial" / "1"
+def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(workspace: Workspace, flags: list[str]) -> None:
+    assert workspace.run(_twice(), flags=flags).code == 0
+    directory = workspace.state / "runs" / "default" / "trial" / "1"
     files = {
         str(path.relative_to(directory)): path.read_text(errors="replace")
         for path in directory.rglob("*")
@@ -107,31 +107,35 @@ def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(place: Pl
     assert "LogOutput" not in kinds
     status = json.loads(files["status.json"])
     assert (status["phase"], status["attempt"], status["exitCode"]) == ("Completed", 2, 0)
-    assert list((place.state / "active").iterdir()) == []
+    assert list((workspace.state / "active").iterdir()) == []
 
 
-def test_what_is_kept_is_private_and_holds_no_secret(place: Place) -> None:
-    secret = companion("Secret", "hush", stringData={"WORD": "open-sesame"})
+def test_what_is_kept_is_private_and_holds_no_secret(workspace: Workspace) -> None:
+    secret = extra_object("Secret", "hush", stringData={"WORD": "open-sesame"})
     container = {"envFrom": [{"secretRef": {"name": "hush"}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     only = task("only", "test $WORD = $(cat /v/WORD)", container=container)
     only["template"]["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": "hush"}}]
-    result = place.run(job(only, plugins={"ssh": []}), secret)
+    result = workspace.run(job(only, plugins={"ssh": []}), secret)
     assert result.code == 0, result.err
-    for path in place.state.rglob("*"):
+    for path in workspace.state.rglob("*"):
         mode = path.stat().st_mode & 0o777
         assert not mode & 0o077 or not path.is_file() or path.stat().st_size == 0, path
         if path.is_file():
             assert b"open-sesame" not in path.read_bytes()
             assert b"PRIVATE KEY" not in path.read_bytes()
-    assert place.state.stat().st_mode & 0o777 == 0o700
+    assert workspace.state.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_oldest_runs_are_removed_with_a_line_that_says_so(place: Place) -> None:
-    config = place.directory / ".config" / "pumice" / "config.toml"
+def test_the_oldest_runs_are_removed_with_a_line_that_says_so(workspace: Workspace) -> None:
+    config = workspace.directory / ".config" / "pumice" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("[runs]\nkeep_per_name = 1\n")
     for number in range(1, 4):
-        result = place.run(job(task("only", "true")))
+        result = workspace.run(job(task("only", "true")))
         assert result.code == 0
         assert ("removed 1 old run: trial:" in result.err) == (number == 3)
-    assert sorted(path.name for path in (place.state / "runs" / "default" / "trial").iterdir()) == ["2", "3", "next"]
+    assert sorted(path.name for path in (workspace.state / "runs" / "default" / "trial").iterdir()) == [
+        "2",
+        "3",
+        "next",
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Manifest, Place, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Workspace, job, need_namespaces, scripted, task
 from tests.unit.cli.screens import OnTerminal
 
 BAR = """
@@ -29,8 +29,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path, {"TERM": "xterm", "LANG": "C.UTF-8"})
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, {"TERM": "xterm", "LANG": "C.UTF-8"})
 
 
 def _job() -> Manifest:
@@ -39,11 +39,11 @@ def _job() -> Manifest:
     return job(master, bar)
 
 
-def test_the_state_stays_at_the_bottom_and_is_gone_at_the_end(place: Place) -> None:
-    terminal = OnTerminal(place.argv(_job()), place.directory, place.env)
+def test_the_state_stays_at_the_bottom_and_is_gone_at_the_end(workspace: Workspace) -> None:
+    terminal = OnTerminal(workspace.argv(_job()), workspace.directory, workspace.env)
     terminal.read_until("Running 2/2  master ● bar ●  00:0")
     terminal.read_until("bar-0     2 of 2")
-    (place.directory / "go").touch()
+    (workspace.directory / "go").touch()
     assert terminal.read_to_end() == 0
     lines = terminal.screen.lines
     # As it would have been without a terminal.
@@ -59,49 +59,49 @@ def test_the_state_stays_at_the_bottom_and_is_gone_at_the_end(place: Place) -> N
     assert b"\x1b[36mmaster-0\x1b[0m" in terminal.raw
 
 
-def test_no_color_leaves_the_state_without_colour(place: Place) -> None:
-    place.environ["NO_COLOR"] = "1"
-    terminal = OnTerminal(place.argv(_job()), place.directory, place.env)
+def test_no_color_leaves_the_state_without_colour(workspace: Workspace) -> None:
+    workspace.environ["NO_COLOR"] = "1"
+    terminal = OnTerminal(workspace.argv(_job()), workspace.directory, workspace.env)
     terminal.read_until("Running 2/2  master ● bar ●  00:0")
-    (place.directory / "go").touch()
+    (workspace.directory / "go").touch()
     assert terminal.read_to_end() == 0
     assert b"\x1b[3" not in terminal.raw
     assert b"\x1b[0m" not in terminal.raw
 
 
-def test_json_has_nothing_of_it(place: Place) -> None:
-    (place.directory / "go").touch()
-    terminal = OnTerminal(place.argv(_job(), flags=["--json"]), place.directory, place.env)
+def test_json_has_nothing_of_it(workspace: Workspace) -> None:
+    (workspace.directory / "go").touch()
+    terminal = OnTerminal(workspace.argv(_job(), flags=["--json"]), workspace.directory, workspace.env)
     assert terminal.read_to_end() == 0
     assert b"\x1b" not in terminal.raw
     events = [json.loads(line) for line in terminal.raw.decode().splitlines()]
     assert events[-1]["type"] == "verdict"
 
 
-def test_a_narrow_terminal(place: Place) -> None:
-    (place.directory / "go").touch()
-    terminal = OnTerminal(place.argv(_job()), place.directory, place.env, columns=20)
+def test_a_narrow_terminal(workspace: Workspace) -> None:
+    (workspace.directory / "go").touch()
+    terminal = OnTerminal(workspace.argv(_job()), workspace.directory, workspace.env, columns=20)
     assert terminal.read_to_end() == 0
     drawn = [line for moment in terminal.screen.moments for line in moment if "○" in line or "●" in line]
     assert max(map(len, drawn), default=0) < 20
 
 
-def test_a_dumb_terminal_gets_plain_lines(place: Place) -> None:
-    place.environ["TERM"] = "dumb"
-    (place.directory / "go").touch()
-    terminal = OnTerminal(place.argv(_job()), place.directory, place.env)
+def test_a_dumb_terminal_gets_plain_lines(workspace: Workspace) -> None:
+    workspace.environ["TERM"] = "dumb"
+    (workspace.directory / "go").touch()
+    terminal = OnTerminal(workspace.argv(_job()), workspace.directory, workspace.env)
     assert terminal.read_to_end() == 0
     assert b"\x1b" not in terminal.raw
 
 
-def test_messages_fit_80_columns(place: Place) -> None:
+def test_messages_fit_80_columns(workspace: Workspace) -> None:
     """Log lines stay as they are, and so do commands and paths, which a person copies."""
     policies = [{"event": "PodFailed", "action": "TerminateJob"}]
     trial = task("a-trial-of-the-parameter-sweep", "echo one two; exit 3", policies=policies)
     terminal = OnTerminal(
-        place.argv(job(trial, task("another-task-with-a-long-name", "exec sleep 600"))),
-        place.directory,
-        place.env,
+        workspace.argv(job(trial, task("another-task-with-a-long-name", "exec sleep 600"))),
+        workspace.directory,
+        workspace.env,
         columns=80,
     )
     assert terminal.read_to_end() == 3

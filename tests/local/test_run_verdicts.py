@@ -13,7 +13,7 @@ import pytest
 
 from pumice.cli.main import COMMANDS
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, scripted, task
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,8 +22,8 @@ def _possible() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
 def _check_form(result: Result) -> list[str]:
@@ -99,33 +99,33 @@ def _init(*containers: Manifest) -> Manifest:
         pytest.param(_init(FIRST), 5, "exit code 5 in container first", "last line     no data", id="init container"),
     ],
 )
-def test_verdict(place: Place, only: Manifest, code: int, first: str, second: str) -> None:
-    result = place.run(job(only, maxRetry=1))
+def test_verdict(workspace: Workspace, only: Manifest, code: int, first: str, second: str) -> None:
+    result = workspace.run(job(only, maxRetry=1))
     assert result.code == code, result.err
     lines = _check_form(result)
     assert re.fullmatch(rf"only-0 failed first: {re.escape(first)} after \d+\.\ds", lines[0]), lines
     assert lines[1].startswith(f"  {second}"), lines
 
 
-def test_a_pod_that_is_killed(place: Place) -> None:
-    result = place.run(job(task("only", "echo up; sleep 100"), maxRetry=1), flags=["--kill", "only-0@100ms"])
+def test_a_pod_that_is_killed(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo up; sleep 100"), maxRetry=1), flags=["--kill", "only-0@100ms"])
     assert result.code == 137, result.err
     assert _check_form(result)[0].startswith("only-0 failed first: signal 9 (SIGKILL) after ")
 
 
-def test_a_script_that_is_not_executable(place: Place) -> None:
-    (place.directory / "script.sh").write_text("#!/bin/sh\necho started\n")
-    only = task("only", "", container=scripted(str(place.directory / "script.sh")))
-    result = place.run(job(only, maxRetry=1))
+def test_a_script_that_is_not_executable(workspace: Workspace) -> None:
+    (workspace.directory / "script.sh").write_text("#!/bin/sh\necho started\n")
+    only = task("only", "", container=scripted(str(workspace.directory / "script.sh")))
+    result = workspace.run(job(only, maxRetry=1))
     assert result.code == 126, result.err
     assert "script.sh: not executable; chmod +x it" in _check_form(result)[1]
 
 
-def test_wait_for_master_that_waits_in_vain(place: Place) -> None:
+def test_wait_for_master_that_waits_in_vain(workspace: Workspace) -> None:
     plugins = {"pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=1"], "svc": []}
     policies = [{"event": "PodFailed", "action": "TerminateJob"}]
     tasks = [task("master", "sleep 100"), task("worker", "echo never")]
-    result = place.run(job(*tasks, plugins=plugins, policies=policies))
+    result = workspace.run(job(*tasks, plugins=plugins, policies=policies))
     assert result.code == 1, result.err
     lines = _check_form(result)
     assert lines[0].startswith("worker-0 failed first: exit code 1 in container wait-for-master after ")
@@ -135,22 +135,22 @@ def test_wait_for_master_that_waits_in_vain(place: Place) -> None:
     assert lines[-3].startswith("  policy        PodFailed -> TerminateJob (policies[0], job.yaml:")
 
 
-def test_deadline(place: Place) -> None:
-    result = place.run(job(task("only", "sleep 100"), activeDeadlineSeconds=1))
+def test_deadline(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "sleep 100"), activeDeadlineSeconds=1))
     assert result.code == 1, result.err
     assert _check_form(result)[0] == "trial Failed: the job ran longer than its activeDeadlineSeconds, 1"
 
 
-def test_the_verdict_of_a_suspended_job_says_what_to_change(place: Place) -> None:
-    result = place.run(job(task("only", "echo never"), suspend=True))
+def test_the_verdict_of_a_suspended_job_says_what_to_change(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo never"), suspend=True))
     assert (result.code, result.out) == (1, "")
     last = _check_form(result)[-1]
     assert re.fullmatch(r"  next +pumice run job\.yaml     after suspend is set to false \(job\.yaml:\d+\)", last)
 
 
-def test_retries_are_exhausted(place: Place) -> None:
+def test_retries_are_exhausted(workspace: Workspace) -> None:
     policies = [{"event": "PodFailed", "action": "RestartJob"}]
-    result = place.run(job(task("only", "echo $VC_TASK_INDEX; exit 4"), policies=policies, maxRetry=2))
+    result = workspace.run(job(task("only", "echo $VC_TASK_INDEX; exit 4"), policies=policies, maxRetry=2))
     assert result.code == 4
     lines = _check_form(result)
     assert lines[0].endswith("(attempt 2 of 2)")
@@ -158,16 +158,16 @@ def test_retries_are_exhausted(place: Place) -> None:
     assert result.err.count("only-0 failed: PodFailed -> RestartJob (policies[0], job.yaml:") == 2
 
 
-def test_a_policy_that_acted_in_an_earlier_attempt_is_not_to_blame(place: Place) -> None:
+def test_a_policy_that_acted_in_an_earlier_attempt_is_not_to_blame(workspace: Workspace) -> None:
     policies = [{"exitCode": 5, "action": "RestartJob"}]
     script = "test -e again && exit 6; touch again; exit 5"
-    result = place.run(job(task("only", script), policies=policies))
+    result = workspace.run(job(task("only", script), policies=policies))
     assert result.code == 6, result.err
     assert "RestartJob" in result.err
     assert not any(line.startswith("  policy ") for line in _check_form(result))
 
 
-def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) -> None:
+def test_followers_are_distinguished_and_the_policy_is_named_once(workspace: Workspace) -> None:
     """The second dies of what happened to the first; the third was told to end, which is no failure."""
     listen = "import socket,sys; s=socket.create_server(('',9)); c,_=s.accept(); c.recv(1); sys.exit(3)"
     follow = "import socket,sys,time\nwhile True:\n try: c=socket.create_connection(('trial-a-0.trial',9)); break\n"
@@ -178,7 +178,7 @@ def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) ->
         task("c", "sleep 100"),
     ]
     policies = [{"event": "PodFailed", "action": "TerminateJob", "timeout": "3s"}]
-    result = place.run(job(*tasks, plugins={"svc": []}, policies=policies))
+    result = workspace.run(job(*tasks, plugins={"svc": []}, policies=policies))
     assert result.code == 3, result.err
     lines = _check_form(result)
     assert lines[0].startswith("a-0 failed first: exit code 3 after ")
@@ -187,11 +187,13 @@ def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) ->
     assert result.err.count("PodFailed -> TerminateJob") >= 3, result.err
 
 
-def test_the_log_is_the_next_to_look_at(place: Place) -> None:
-    result = place.run(job(task("only", "echo words; exit 3"), maxRetry=1))
+def test_the_log_is_the_next_to_look_at(workspace: Workspace) -> None:
+    result = workspace.run(job(task("only", "echo words; exit 3"), maxRetry=1))
     command = shlex.split(result.verdict[-1].removeprefix("  next"))
     assert command == ["pumice", "logs", "trial:1/only-0", "--tail", "30"]
-    shown = fork_server("pumice.cli.run.command").run(command[1:], cwd=place.directory, env=place.env, timeout=60)
+    shown = fork_server("pumice.cli.run.command").run(
+        command[1:], cwd=workspace.directory, env=workspace.env, timeout=60
+    )
     assert shown.stdout == "only-0  words\n", shown.stderr
     log = result.verdict[-2].removeprefix("  log").strip()
     assert Path(log).read_text() == "words\n"
@@ -200,19 +202,19 @@ def test_the_log_is_the_next_to_look_at(place: Place) -> None:
     assert Path(log).is_relative_to(directory)
 
 
-def test_a_failure_is_told_when_it_happens(place: Place) -> None:
+def test_a_failure_is_reported_when_it_happens(workspace: Workspace) -> None:
     """Two pods fail, one of them by --kill; the third waits for a file that appears when both lines were printed."""
     wait = "while [ ! -e go ]; do sleep 0.1; done"
     failing = "if [ $VC_TASK_INDEX = 0 ]; then exit 5; fi; exec sleep 100"
     tasks = [task("w", failing, 2), task("last", wait)]
-    process = place.start(job(*tasks, plugins={"env": []}), flags=["--kill", "w-1@0s"])
+    process = workspace.start(job(*tasks, plugins={"env": []}), flags=["--kill", "w-1@0s"])
     assert process.stderr is not None
     seen = []
     for line in process.stderr:
         seen.append(line)
         if sum(" failed: " in each for each in seen) == 2:
             break
-    (place.directory / "go").touch()
+    (workspace.directory / "go").touch()
     process.communicate(timeout=60)
     said = "".join(seen)
     assert re.search(
@@ -226,9 +228,9 @@ def test_a_failure_is_told_when_it_happens(place: Place) -> None:
     )
 
 
-def test_the_verdict_of_a_stopped_run_names_what_failed_before(place: Place) -> None:
+def test_the_verdict_of_a_stopped_run_names_what_failed_before(workspace: Workspace) -> None:
     tasks = [task("bad", "echo broken; exit 5"), _looping("loop"), task("good", "sleep 100")]
-    process = place.start(job(*tasks))
+    process = workspace.start(job(*tasks))
     assert process.stderr is not None
     seen = []
     for line in process.stderr:
@@ -256,29 +258,29 @@ def _restarting(**spec: Any) -> Manifest:
     return job(only, **spec)
 
 
-def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(place: Place) -> None:
+def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(workspace: Workspace) -> None:
     # Where a way out of the job's network lacks something, that would be told with a hint of its own.
-    process = place.start(_restarting(), flags=["--network=job"])
+    process = workspace.start(_restarting(), flags=["--network=job"])
     assert process.stderr is not None
-    told: list[str] = []
-    while not told or "hint" not in told[-1]:
+    printed: list[str] = []
+    while not printed or "hint" not in printed[-1]:
         line = process.stderr.readline()
-        assert line, told
-        told.append(line.rstrip())
+        assert line, printed
+        printed.append(line.rstrip())
     process.terminate()
     process.communicate(timeout=60)
-    restarts = [line.split(maxsplit=1)[1] for line in told if " restart " in line]
+    restarts = [line.split(maxsplit=1)[1] for line in printed if " restart " in line]
     assert restarts == [f"only-0 restart {count}: exit code 6: went wrong" for count in (1, 2, 3)]
     hint = "a policy {event: TaskFailed, action: TerminateJob} of task only would end the job after 3 restarts"
-    assert told[-1] == f"  hint: {hint} (its maxRetry)"
-    logs = sorted(place.state.glob("runs/*/*/*/pods/only-0/1/*.log"))
+    assert printed[-1] == f"  hint: {hint} (its maxRetry)"
+    logs = sorted(workspace.state.glob("runs/*/*/*/pods/only-0/1/*.log"))
     assert [path.name for path in logs][:3] == ["only.0.log", "only.1.log", "only.2.log"]
     assert logs[1].read_text().splitlines() in (["attempt", "went wrong"], ["went wrong", "attempt"])
 
 
-def test_the_policy_of_the_hint_ends_the_job(place: Place) -> None:
+def test_the_policy_of_the_hint_ends_the_job(workspace: Workspace) -> None:
     policies = [{"event": "TaskFailed", "action": "TerminateJob"}]
-    result = place.run(_restarting(policies=policies), flags=["--json", "--network=job"])
+    result = workspace.run(_restarting(policies=policies), flags=["--json", "--network=job"])
     events = [json.loads(line) for line in result.out.splitlines()]
     restarts = [event for event in events if event["type"] == "pod" and event.get("reason") == "Restarted"]
     assert [(event["attempt"], event["code"], event["line"]) for event in restarts] == [
@@ -288,19 +290,19 @@ def test_the_policy_of_the_hint_ends_the_job(place: Place) -> None:
     assert result.code == 6, result.out
 
 
-def test_the_default_restart_policy_is_explained_once(place: Place) -> None:
+def test_the_default_restart_policy_is_explained_once(workspace: Workspace) -> None:
     only = task("only", "true", 2)
     del only["template"]["spec"]["restartPolicy"]
-    process = place.start(job(only), flags=["--network=job"])
+    process = workspace.start(job(only), flags=["--network=job"])
     assert process.stderr is not None
-    told: list[str] = []
-    while sum(" restart 1:" in line for line in told) < 2:
+    printed: list[str] = []
+    while sum(" restart 1:" in line for line in printed) < 2:
         line = process.stderr.readline()
-        assert line, told
-        told.append(line.rstrip())
+        assert line, printed
+        printed.append(line.rstrip())
     process.terminate()
     _, err = process.communicate(timeout=60)
-    hints = [line for line in [*told, *err.splitlines()] if "hint" in line]
+    hints = [line for line in [*printed, *err.splitlines()] if "hint" in line]
     assert len(hints) == 1
     assert "restartPolicy Always, the default" in hints[0]
 
@@ -310,11 +312,11 @@ def test_the_default_restart_policy_is_explained_once(place: Place) -> None:
     [pytest.param("Never", [], 1, id="fails"), pytest.param("OnFailure", ["--timeout", "3s"], 124, id="restarts")],
 )
 def test_a_missing_module_names_the_python_and_how_to_choose_another(
-    place: Place, restarts: str, flags: list[str], code: int
+    workspace: Workspace, restarts: str, flags: list[str], code: int
 ) -> None:
     only = task("only", "", container=scripted("python3", "-c", "import no_such_torch"))
     only["template"]["spec"]["restartPolicy"] = restarts
-    result = place.run(job(only, maxRetry=1), flags=flags)
+    result = workspace.run(job(only, maxRetry=1), flags=flags)
     assert result.code == code, result.err
     python = re.search(r"^  python (.+)$", result.err, re.MULTILINE)
     assert python is not None
@@ -327,14 +329,14 @@ def test_a_missing_module_names_the_python_and_how_to_choose_another(
         assert result.verdict[1].startswith("  restarted     only-0: ")
 
 
-def test_a_program_that_is_here_and_not_in_the_working_directory_of_the_image(place: Place) -> None:
-    (place.directory / "app.py").write_text("print('mine')")
+def test_a_program_that_is_here_and_not_in_the_working_directory_of_the_image(workspace: Workspace) -> None:
+    (workspace.directory / "app.py").write_text("print('mine')")
     trial = job(task("only", "", container={**scripted("python3", "app.py"), "workingDir": "/workspace"}), maxRetry=1)
-    *_, last = _check_form(place.run(trial))
+    *_, last = _check_form(workspace.run(trial))
     command, _, why = last.removeprefix("  next").strip().partition("     ")
     assert command == "pumice run job.yaml --mount .:/workspace"
     assert why == "the file is in this directory, not in /workspace"
-    assert place.run(trial, flags=shlex.split(command)[3:]).out == "only-0  mine\n"
+    assert workspace.run(trial, flags=shlex.split(command)[3:]).out == "only-0  mine\n"
 
 
 @pytest.mark.parametrize(
@@ -344,9 +346,11 @@ def test_a_program_that_is_here_and_not_in_the_working_directory_of_the_image(pl
         pytest.param(["sh", "-c", "exec python3.99 train.py"], id="in a shell"),
     ],
 )
-def test_a_missing_interpreter_names_the_python_and_how_to_choose_another(place: Place, command: list[str]) -> None:
+def test_a_missing_interpreter_names_the_python_and_how_to_choose_another(
+    workspace: Workspace, command: list[str]
+) -> None:
     only = task("only", "", container={"command": command})
-    result = place.run(job(only, maxRetry=1))
+    result = workspace.run(job(only, maxRetry=1))
     assert result.code == 127, result.err
     python = re.search(r"^  python (.+)$", result.err, re.MULTILINE)
     assert python is not None
@@ -358,8 +362,8 @@ def test_a_program_that_is_beside_the_job_file(tmp_path: Path) -> None:
     (tmp_path / "my project").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "my project" / "app.py").touch()
-    place = Place(tmp_path / "my project", cwd=str(tmp_path / "elsewhere"))
-    result = place.run(job(task("only", "", container=scripted("python3", "app.py")), maxRetry=1))
+    workspace = Workspace(tmp_path / "my project", cwd=str(tmp_path / "elsewhere"))
+    result = workspace.run(job(task("only", "", container=scripted("python3", "app.py")), maxRetry=1))
     assert result.code == 2, result.err
     assert result.verdict[-1] == (
         "  next          cd '../my project' && pumice run job.yaml     the file is beside the Job file, not here"

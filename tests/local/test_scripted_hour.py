@@ -40,14 +40,14 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def write(terminal: Terminal, name: str, *tasks: Manifest) -> str:
-    return terminal.place.write({**job(*tasks), "metadata": {"name": name}}, name=f"{name}.yaml")
+    return terminal.workspace.write({**job(*tasks), "metadata": {"name": name}}, name=f"{name}.yaml")
 
 
 def submit_and_close_the_terminal(terminal: Terminal, *files: str) -> str:
     """Type the command into a shell, and close its window."""
-    place = terminal.place
+    workspace = terminal.workspace
     command = shlex.join([sys.executable, "-c", ENTRY, "submit", *files])
-    shell = OnTerminal(["sh", "-c", f"{command}; echo all sent; cat"], place.directory, place.env)
+    shell = OnTerminal(["sh", "-c", f"{command}; echo all sent; cat"], workspace.directory, workspace.env)
     shell.read_until("all sent")
     assert shell.hang_up() == -signal.SIGHUP
     return shell.screen.text
@@ -66,7 +66,7 @@ def listed(terminal: Terminal) -> dict[str, list[str]]:
 
 
 def test_an_hour_of_a_user(terminal: Terminal) -> None:
-    place, paths = terminal.place, ServicePaths(terminal.place.state)
+    workspace, paths = terminal.workspace, ServicePaths(terminal.workspace.state)
     data = task("data", "echo prepared; echo once >> data.txt")
     files = [
         write(terminal, "train", data, task("worker", WORKER, 2, container=QUARTER)),
@@ -110,8 +110,8 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
 
     # The machine is restarted.
     kill(terminal, paths.holder().pid, terminal.owner("train:1"))
-    (place.state / "runs/default/train/1" / FILE).write_bytes(msgspec.json.encode(Owner(7, 7, "another-boot")))
-    (place.directory / "go").touch()
+    (workspace.state / "runs/default/train/1" / FILE).write_bytes(msgspec.json.encode(Owner(7, 7, "another-boot")))
+    (workspace.directory / "go").touch()
     waited = terminal("wait", "train", "sweep")
     assert (waited.out, waited.err) == ("train:1 Completed\nsweep:1 Completed\n", RESTARTED)
     assert terminal("ps", "-a").err == ""
@@ -120,5 +120,5 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
         "sweep:1": "Completed",
         "broken:1": "Failed",
     }
-    counts = {name: (place.directory / f"{name}.txt").read_text().split() for name in ("data", "sweep", "starts")}
+    counts = {name: (workspace.directory / f"{name}.txt").read_text().split() for name in ("data", "sweep", "starts")}
     assert counts == {"data": ["once"], "sweep": ["once"], "starts": ["start"] * 6}

@@ -23,7 +23,7 @@ SECRET = "the-very-secret"
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def workspace() -> Iterator[Path]:
     """Not below /tmp, of which pods see nothing anyway."""
     need_namespaces()
     made = Path(tempfile.mkdtemp(prefix="pumice-secrets-", dir="/var/tmp"))
@@ -44,20 +44,20 @@ def _job(name: str, script: str, **pod: Any) -> list[Any]:
     return [{**job, "metadata": {"name": name}, "spec": body}, *([secret] if pod else [])]
 
 
-def _start(place: Path, documents: list[Any], *flags: str) -> subprocess.Popen[str]:
+def _start(workspace: Path, documents: list[Any], *flags: str) -> subprocess.Popen[str]:
     """In `place`/project, with the home in `place`/home and the state in the working directory."""
     for name in ("home", "project"):
-        (place / name).mkdir(exist_ok=True)
+        (workspace / name).mkdir(exist_ok=True)
     name = documents[0]["metadata"]["name"]
-    (place / "project" / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
+    (workspace / "project" / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, "run", "--network=job", "--timeout=60s", *flags, f"{name}.yaml"],
-        cwd=place / "project",
+        cwd=workspace / "project",
         env={
             "PATH": SEARCH_PATH,
             "PYTHONPATH": str(ROOT / "src"),
-            "HOME": str(place / "home"),
-            "XDG_STATE_HOME": str(place / "project" / "state"),
+            "HOME": str(workspace / "home"),
+            "XDG_STATE_HOME": str(workspace / "project" / "state"),
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -67,25 +67,25 @@ def _start(place: Path, documents: list[Any], *flags: str) -> subprocess.Popen[s
 
 
 @pytest.mark.parametrize("image", [False, True], ids=["the host as image", "an image"])
-def test_neither_the_home_nor_the_secrets_of_another_job_are_found(place: Path, *, image: bool) -> None:
+def test_neither_the_home_nor_the_secrets_of_another_job_are_found(workspace: Path, *, image: bool) -> None:
     programs = {name: name for name in ("sh", "grep", "ls", "cat", "true")}
-    flags = [f"--image=none={small_root(place / 'image', programs)}"] if image else []
-    (place / "home").mkdir()
-    (place / "home" / "private").write_text(SECRET)
-    (place / "home" / "private").chmod(0o644)
+    flags = [f"--image=none={small_root(workspace / 'image', programs)}"] if image else []
+    (workspace / "home").mkdir()
+    (workspace / "home" / "private").write_text(SECRET)
+    (workspace / "home" / "private").chmod(0o644)
     volume = {"volumes": [{"name": "v", "secret": {"secretName": "s", "defaultMode": 0o444}}]}
-    other = _start(place, _job("other", "cat /secret/key; echo; sleep 1000", **volume))
+    other = _start(workspace, _job("other", "cat /secret/key; echo; sleep 1000", **volume))
     try:
         assert other.stdout is not None
         while SECRET not in (line := other.stdout.readline()):
             assert line, "the other job ended"
-        look = f"grep -rl {SECRET[:-1]}[t] {place} /proc/[0-9]*/environ /home /root 2>/dev/null;"
-        look += f"ls -A {place}/home {place}/project/state/pumice 2>/dev/null; true"
-        found, _ = _start(place, _job("curious", look), *flags).communicate(timeout=100)
+        look = f"grep -rl {SECRET[:-1]}[t] {workspace} /proc/[0-9]*/environ /home /root 2>/dev/null;"
+        look += f"ls -A {workspace}/home {workspace}/project/state/pumice 2>/dev/null; true"
+        found, _ = _start(workspace, _job("curious", look), *flags).communicate(timeout=100)
         said = [line.partition("  ")[2] for line in found.splitlines() if line.startswith("only-0")]
         # The other job's own file is in the working directory, where its author put it.
-        assert [line for line in said if line and not line.endswith(":")] == [f"{place}/project/other.yaml"], found
-        assert list((place / "project/state/pumice").iterdir())
+        assert [line for line in said if line and not line.endswith(":")] == [f"{workspace}/project/other.yaml"], found
+        assert list((workspace / "project/state/pumice").iterdir())
     finally:
         other.kill()
         other.communicate()

@@ -27,9 +27,9 @@ from pumice.model.vocabulary import SUSPENDED
 from pumice.reconcile.ledger import read_ledger
 from tests.conftest import SOAK, seed
 from tests.local.crashing import (
-    PLACES,
+    POINTS,
+    CrashPoint,
     Lives,
-    Place,
     fork_leased,
     nothing_left,
     passed,
@@ -96,18 +96,18 @@ def repeated(entries: list[Entry]) -> list[str]:
     return found
 
 
-def drawn(places: list[Place], number: int = DRAWN) -> list[Place]:
+def drawn(points: list[CrashPoint], number: int = DRAWN) -> list[CrashPoint]:
     """Return all places, or one of each of some labels."""
     if SOAK:
-        return places
+        return points
     chance = random.Random(seed())
-    by_label: dict[str, list[Place]] = {}
-    for place in places:
-        by_label.setdefault(place[0], []).append(place)
+    by_label: dict[str, list[CrashPoint]] = {}
+    for point in points:
+        by_label.setdefault(point[0], []).append(point)
     return [chance.choice(by_label[label]) for label in chance.sample(sorted(by_label), min(number, len(by_label)))]
 
 
-def numbered(labels: list[str]) -> list[Place]:
+def numbered(labels: list[str]) -> list[CrashPoint]:
     counts = Counter[str]()
     found = []
     for label in labels:
@@ -125,17 +125,17 @@ def test_a_killed_supervisor_is_replaced_wherever_it_was(
     assert whole.status().phase == "Completed"
     check_journal(whole)
     died = 0
-    for place in drawn(numbered(passed(whole.directory))):
+    for point in drawn(numbered(passed(whole.directory))):
         run = lives.submit()
-        killed = lives.ended(lives.start(place))
+        killed = lives.ended(lives.start(point))
         died += killed
         lives.go_on(run)
         status = run.status()
-        assert (status.phase, status.exit_code, status.stopped) == ("Completed", 0, False), (place, status)
+        assert (status.phase, status.exit_code, status.stopped) == ("Completed", 0, False), (point, status)
         try:
             check_journal(run)
         except AssertionError as error:
-            raise AssertionError(f"killed {place}: {error}") from error
+            raise AssertionError(f"killed {point}: {error}") from error
         assert not run.is_owned
     # The order of a few events differs from life to life, so that the last of a kind may not come.
     assert died >= DRAWN - 2
@@ -153,7 +153,7 @@ def complete(lives: Lives, run: StoredRun) -> None:
     lives.go_on(run)
 
 
-def asked(lives: Lives, at: Place | None, request: str, **fields: object) -> tuple[StoredRun, bool, bool]:
+def asked(lives: Lives, at: CrashPoint | None, request: str, **fields: object) -> tuple[StoredRun, bool, bool]:
     """Return a run, whether it accepted the request, and whether its supervisor was killed."""
     run = lives.submit()
     pid = lives.start(at)
@@ -177,16 +177,16 @@ def test_an_accepted_suspend_outlives_the_supervisor(
     assert (accepted, killed, whole.status().reason) == (True, False, SUSPENDED)
     labels = numbered(passed(whole.directory))
     complete(lives, whole)
-    after = list(itertools.dropwhile(lambda place: place[0] != "after LocalSession.suspend", labels))
+    after = list(itertools.dropwhile(lambda point: point[0] != "after LocalSession.suspend", labels))
     died = 0
-    for place in drawn(after, 4):
-        run, accepted, killed = asked(lives, place, "suspend")
+    for point in drawn(after, 4):
+        run, accepted, killed = asked(lives, point, "suspend")
         died += killed
         recover(lives.store, run)
         # Without an answer, the request may have been accepted, or not.
-        assert run.status().reason == SUSPENDED or not accepted, (place, run.status())
+        assert run.status().reason == SUSPENDED or not accepted, (point, run.status())
         complete(lives, run)
-        assert (run.status().phase, run.status().exit_code) == ("Completed", 0), (place, run.status())
+        assert (run.status().phase, run.status().exit_code) == ("Completed", 0), (point, run.status())
         assert repeated(read_journal(run.directory)[0]) == []
     assert died >= 2
     record_property("crash points of a suspend", died)
@@ -206,10 +206,10 @@ def test_other_accepted_requests_outlive_the_supervisor(make_lives: Callable[[Ma
     assert (scaled.status().phase, scaled.status().pods.succeeded) == ("Completed", 3)
 
 
-async def detached_by_client(lives: Lives, home: Path, at: Place | None) -> tuple[bool, bool]:
+async def detached_by_client(lives: Lives, home: Path, at: CrashPoint | None) -> tuple[bool, bool]:
     """Start a foreground run in a directory, and detach it. Return whether it said so, and whether it was killed."""
-    process = fork_leased(home / PLACES, at)
-    told = False
+    process = fork_leased(home / POINTS, at)
+    was_detached = False
     try:
         async with leased(process) as run, asyncio.timeout(SECONDS):
 
@@ -222,14 +222,14 @@ async def detached_by_client(lives: Lives, home: Path, at: Place | None) -> tupl
             detaching = asyncio.create_task(detach())
             async for _event in run.start(request_of(WAITING, home, lives.store.state)):
                 pass
-            told = bool(run.detached)
+            was_detached = bool(run.detached)
             await detaching
     except ConnectionFailed:
         # Its process was killed.
-        told = False
-    if told:
+        was_detached = False
+    if was_detached:
         (home / "go").touch()
-    return told, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
+    return was_detached, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
 
 
 def test_a_run_whose_process_is_killed_while_it_is_detached_continues_or_ends(
@@ -250,18 +250,18 @@ def test_a_run_whose_process_is_killed_while_it_is_detached_continues_or_ends(
     whole.mkdir()
     assert asyncio.run(detached_by_client(lives, whole, None)) == (True, False)
     labels = numbered(passed(whole))
-    begun = itertools.dropwhile(lambda place: place[0] != "before leased_process.keep_secrets", labels)
+    begun = itertools.dropwhile(lambda point: point[0] != "before leased_process.keep_secrets", labels)
     died = 0
-    for number, place in enumerate(drawn(list(begun), 4)):
+    for number, point in enumerate(drawn(list(begun), 4)):
         home = tmp_path / f"home{number}"
         home.mkdir()
-        told, killed = asyncio.run(detached_by_client(lives, home, place))
+        was_detached, killed = asyncio.run(detached_by_client(lives, home, point))
         died += killed
         (home / "go").touch()
         (run,) = (each for each in lives.store.all_runs() if each.record.number == number + 2)
         lives.go_on(run)
         status = run.status()
-        assert status.phase == "Completed" or (status.reason == "ClientLost" and not told), (place, status)
+        assert status.phase == "Completed" or (status.reason == "ClientLost" and not was_detached), (point, status)
         assert not run.is_owned
     assert died >= 2
     record_property("crash points of a detach", died)

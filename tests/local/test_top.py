@@ -26,8 +26,8 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
         need_namespaces()
     busy = task("busy", "", container={"command": ["python3", "-c", BUSY]})
     idle = task("idle", "while [ ! -e go ]; do sleep 0.2; done")
-    process = terminal.place.start(job(busy, idle), flags=["--isolation", isolation])
-    client = LocalClient({**terminal.place.env})
+    process = terminal.workspace.start(job(busy, idle), flags=["--isolation", isolation])
+    client = LocalClient({**terminal.workspace.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     run = client.find("trial")
     terminal.until(lambda: len({each.t for each in read_samples(run.directory)}) >= 2)
@@ -42,10 +42,12 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     assert 48 * MIB < use["busy-0"]["memory"] < 200 * MIB
     assert 0 < use["idle-0"]["memory"] < 48 * MIB
     assert len(json.loads(terminal("top", "-o", "json").out)["items"]) == 2
-    env = {**terminal.place.env, "TERM": "xterm"}
-    live = OnTerminal([sys.executable, "-c", MAIN, "top", "trial", "--interval", "1s"], terminal.place.directory, env)
+    env = {**terminal.workspace.env, "TERM": "xterm"}
+    live = OnTerminal(
+        [sys.executable, "-c", MAIN, "top", "trial", "--interval", "1s"], terminal.workspace.directory, env
+    )
     live.read_until("busy-0")
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     # The view ends with the run; what was drawn last stays.
     assert live.read_to_end() == 0
     left = [line.split()[1] for line in live.screen.lines if line.startswith("trial:1 ")]
@@ -78,16 +80,16 @@ esac
 
 def test_the_gpus_of_a_pod_are_recorded_and_measured(terminal: Terminal) -> None:
     """A program stands for nvidia-smi, because the machines of these tests have no GPU."""
-    directory = terminal.place.directory
+    directory = terminal.workspace.directory
     program = directory / "bin" / "nvidia-smi"
     program.parent.mkdir()
     program.write_text(NVIDIA_SMI)
     program.chmod(0o755)
-    terminal.place.environ["PATH"] = f"{program.parent}:{terminal.place.env['PATH']}"
+    terminal.workspace.environ["PATH"] = f"{program.parent}:{terminal.workspace.env['PATH']}"
     limits = {"resources": {"limits": {"nvidia.com/gpu": 2}}}
     waits = "echo $CUDA_VISIBLE_DEVICES; while [ ! -e go ]; do sleep 0.1; done"
-    process = terminal.place.start(job(task("w", waits, container=limits)), flags=["--isolation", "process"])
-    client = LocalClient({**terminal.place.env})
+    process = terminal.workspace.start(job(task("w", waits, container=limits)), flags=["--isolation", "process"])
+    client = LocalClient({**terminal.workspace.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     run = client.find("trial")
     terminal.until(lambda: bool(read_samples(run.directory)))

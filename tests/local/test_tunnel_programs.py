@@ -141,19 +141,19 @@ def _tunnels() -> None:
         pytest.skip("this user may not open /dev/net/tun")
 
 
-def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
-    place.chmod(0o755)
-    (place / "resolv.conf").write_text("nameserver 169.254.1.53\n")
+def _start(directory: Path, program: str, purpose: str) -> subprocess.Popen[str]:
+    directory.chmod(0o755)
+    (directory / "resolv.conf").write_text("nameserver 169.254.1.53\n")
     setup = 'mount --bind "$1/resolv.conf" /etc/resolv.conf; shift; exec "$@"'
-    engine = (sys.executable, "-c", MACHINE, str(place / "stage"), program, purpose)
+    engine = (sys.executable, "-c", MACHINE, str(directory / "stage"), program, purpose)
     return subprocess.Popen(
-        ["unshare", "-nm" if AS_ROOT else "-Urnm", "sh", "-ec", setup, "sh", str(place), *engine],
+        ["unshare", "-nm" if AS_ROOT else "-Urnm", "sh", "-ec", setup, "sh", str(directory), *engine],
         env={
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "VIRTUAL_ENV": sys.prefix,
-            "HOME": str(place),
-            "XDG_STATE_HOME": str(place / "state"),
+            "HOME": str(directory),
+            "XDG_STATE_HOME": str(directory / "state"),
         },
         stdout=subprocess.PIPE,
         text=True,

@@ -23,7 +23,7 @@ FAILS_ONCE = (
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Iterator[Pages]:
-    found = Pages(tmp_path, Terminal(tmp_path).place.env)
+    found = Pages(tmp_path, Terminal(tmp_path).workspace.env)
     yield found
     found.stop()
 
@@ -158,7 +158,7 @@ def test_a_run_from_its_start_through_a_failure_to_its_end(terminal: Terminal, p
     assert [(each["attempt"], each["pod"], each["spent"]) for each in policy["firings"]] == [(1, "w-0", 1)]
     submitted = page.data(f"{address}/file")
     assert (submitted["asSubmitted"], submitted["name"]) == (True, "job.yaml")
-    assert "\n".join(submitted["lines"]) + "\n" == (terminal.place.directory / "job.yaml").read_text()
+    assert "\n".join(submitted["lines"]) + "\n" == (terminal.workspace.directory / "job.yaml").read_text()
     lines = page.until(f"{address}/logs?attempt=all", lambda logs: logs["total"] >= 4)["items"]
     said = [line["text"] for line in lines if line["kind"] == "line"]
     assert said[:4] == ["attempt", "ValueError: bad batch", "attempt", "up"]
@@ -174,7 +174,7 @@ def test_a_run_from_its_start_through_a_failure_to_its_end(terminal: Terminal, p
             seen = position
             if kind == "beat":
                 break
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     page.until(address, lambda job: job["phase"] == "Completed")
     with page.stream(f"/api/stream?job={row['uid']}", last=seen) as events:
         kind, data, _ = next(events)
@@ -190,7 +190,7 @@ def test_a_run_from_its_start_through_a_failure_to_its_end(terminal: Terminal, p
 
 def test_a_foreground_run_is_shown_and_stopped_by_a_form(terminal: Terminal, page: Page) -> None:
     need_namespaces()
-    process = terminal.place.start(job(task("w", WAITING)))
+    process = terminal.workspace.start(job(task("w", WAITING)))
     listing = page.until("/api/jobs", lambda jobs: [each["phase"] for each in jobs["items"]] == ["Running"])
     (row,) = listing["items"]
     assert (row["mode"], row["group"]) == ("foreground", "active")
@@ -211,7 +211,7 @@ def test_a_foreground_run_is_shown_and_stopped_by_a_form(terminal: Terminal, pag
     page.until(f"/api/jobs/{row['uid']}", lambda found: found["finished"] is not None)
     again = page.post(f"/api/jobs/{row['uid']}/actions/again", token).json
     assert (again["done"], again["run"]) == (True, "trial:2"), again
-    (terminal.place.directory / "go").touch()
+    (terminal.workspace.directory / "go").touch()
     page.until(f"/api/jobs/{again['uid']}", lambda found: found["finished"] is not None)
     with page.stream(f"/api/stream?job={row['uid']}") as events:
         next(events)

@@ -197,21 +197,21 @@ def test_a_run_whose_python_is_gone_and_no_module_loads_late(tmp_path: Path) -> 
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nexec '{sys.executable}' -I '{tmp_path / 'supervisor.py'}' \"$@\"\n")
     python.chmod(0o755)
-    paths = ServicePaths(terminal.place.state)
+    paths = ServicePaths(terminal.workspace.state)
     reading, writing = os.pipe()
-    command = [sys.executable, str(tmp_path / "service.py"), str(terminal.place.state)]
-    start_in_background(command, terminal.place.env, paths.log, writing)
+    command = [sys.executable, str(tmp_path / "service.py"), str(terminal.workspace.state)]
+    start_in_background(command, terminal.workspace.env, paths.log, writing)
     os.close(writing)
     assert wait_until_ready(reading, SECONDS), paths.log.read_text()
     os.close(reading)
     run = terminal.submit(job(task("w", "echo done"), plugins={"ssh": []}), flags=("--hold",))
-    file = terminal.place.state / "runs/default/trial/1/run.json"
+    file = terminal.workspace.state / "runs/default/trial/1/run.json"
     stored = json.loads(file.read_text())
     file.write_text(json.dumps({**stored, "python": str(python)}))
     terminal("resume", run)
     assert terminal("wait", run).out == f"{run} Completed\n"
     other = terminal.submit(job(task("w", "echo done")), flags=("--hold",))
-    file = terminal.place.state / "runs/default/trial/2/run.json"
+    file = terminal.workspace.state / "runs/default/trial/2/run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "python": str(tmp_path / "gone")}))
     terminal("resume", other)
     assert terminal("wait", other).out == f"{other} Completed\n"

@@ -70,7 +70,7 @@ def test_make_dist_builds_a_wheel_and_an_sdist(checkout: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InstallPrefix:
     """A directory to install into. `bin` is where the command must be afterwards."""
 
     directory: Path
@@ -94,21 +94,25 @@ class Place:
     "install",
     [
         pytest.param(
-            lambda place: place.tool("uv", "tool", "install", "."), id="uv tool install .", marks=pytest.mark.soak
+            lambda prefix: prefix.tool("uv", "tool", "install", "."), id="uv tool install .", marks=pytest.mark.soak
         ),
-        pytest.param(lambda place: place.tool("pipx", "install", "."), id="pipx install .", marks=pytest.mark.soak),
-        pytest.param(lambda place: place.pip("."), id="pip install .", marks=pytest.mark.soak),
-        pytest.param(lambda place: place.pip(place.checkout / "dist" / WHEEL), id="the wheel", marks=pytest.mark.soak),
-        pytest.param(lambda place: place.pip(place.checkout / "dist" / SDIST), id="the sdist", marks=pytest.mark.soak),
+        pytest.param(lambda prefix: prefix.tool("pipx", "install", "."), id="pipx install .", marks=pytest.mark.soak),
+        pytest.param(lambda prefix: prefix.pip("."), id="pip install .", marks=pytest.mark.soak),
+        pytest.param(
+            lambda prefix: prefix.pip(prefix.checkout / "dist" / WHEEL), id="the wheel", marks=pytest.mark.soak
+        ),
+        pytest.param(
+            lambda prefix: prefix.pip(prefix.checkout / "dist" / SDIST), id="the sdist", marks=pytest.mark.soak
+        ),
     ],
 )
 def test_an_installed_pumice_works(
-    install: Callable[[Place], None], checkout: Path, tools: Path, tmp_path: Path
+    install: Callable[[InstallPrefix], None], checkout: Path, tools: Path, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "a place", checkout, tools)
-    install(place)
+    prefix = InstallPrefix(tmp_path / "a place", checkout, tools)
+    install(prefix)
     example = ROOT / "examples" / "pytorch-job.yaml"
-    pumice = place.bin / "pumice"
+    pumice = prefix.bin / "pumice"
     assert _call([pumice, "--version"], tmp_path).stdout == f"pumice {VERSION}\n"
     assert _call([pumice, "validate", example], tmp_path).stderr == f"{example}: pytorch-job: good (3 pods)\n"
 

@@ -33,9 +33,9 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_ordinary_user_is_told_to_be_root(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ordinary_user_reads_that_root_is_needed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert kubelet.lacking(cache) == [
+    assert kubelet.missing_for_a_kubelet(cache) == [
         "root: a kubelet mounts file systems and creates control groups; try `sudo make kubelet`"
     ]
 
@@ -46,7 +46,7 @@ def test_everything_that_is_missing_is_named_at_once(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     shutil.rmtree(cgroups / "memory")
-    assert kubelet.lacking(cache) == [
+    assert kubelet.missing_for_a_kubelet(cache) == [
         "ip: apt-get install iproute2",
         "mount: apt-get install mount",
         "setpriv: apt-get install util-linux",
@@ -72,7 +72,7 @@ def test_a_facility_that_the_kernel_refuses_is_named_with_its_words(
         program.chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    found = kubelet.lacking(cache)
+    found = kubelet.missing_for_a_kubelet(cache)
     assert len(found) == len(kubelet.TRIALS)
     assert found[1] == "network devices of type bridge: Operation not permitted"
     assert list(cache.iterdir()) == []

@@ -37,11 +37,11 @@ def _possible() -> None:
 @pytest.fixture(scope="module")
 def page(terminal: Terminal, browser: Browser) -> Iterator[Watched]:
     """Return a page of `pumice ui`, opened by the address that it prints; each test has runs of its own."""
-    directory = terminal.place.directory
+    directory = terminal.workspace.directory
     out = directory / "ui.out"
     descriptor = os.open(out, os.O_CREAT | os.O_WRONLY, 0o600)
     process: Forked = fork_server(*MODULES).start(
-        ["ui", "--no-open"], cwd=directory, env=terminal.place.env, out=descriptor
+        ["ui", "--no-open"], cwd=directory, env=terminal.workspace.env, out=descriptor
     )
     os.close(descriptor)
     terminal.until(lambda: "token=" in out.read_text() or process.poll() is not None)
@@ -76,7 +76,7 @@ def stop_without_a_script(page: Watched, run: str) -> None:
 
 
 def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watched) -> None:
-    shown, directory = page.page, terminal.place.directory
+    shown, directory = page.page, terminal.workspace.directory
     shown.goto(page.origin)
     everything = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
     first = terminal.submit(job(task("holder", WAITING, container=everything)))
@@ -132,7 +132,7 @@ def test_fast_log_is_shown_in_part(terminal: Terminal, page: Watched) -> None:
     shown.locator("#share", has_text=said).wait_for()
     shown.locator("[data-choice=pod]").select_option("worker-0")
     until(shown, "document.querySelector('#share').hidden")
-    (terminal.place.directory / "enough").touch()
+    (terminal.workspace.directory / "enough").touch()
     until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
     until(shown, "document.querySelector('#lines .rows').lastElementChild.textContent.endsWith('200')")
 
@@ -140,7 +140,7 @@ def test_fast_log_is_shown_in_part(terminal: Terminal, page: Watched) -> None:
 def test_hostile_job_is_text_in_every_tab(terminal: Terminal, page: Watched) -> None:
     shown = page.page
     mark = "</pre><script>window.hacked = 1</script><img src=x onerror=window.hacked=2>\u202etxt.exe"
-    (terminal.place.directory / "mark.txt").write_text(f"{mark} \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\n")
+    (terminal.workspace.directory / "mark.txt").write_text(f"{mark} \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\n")
     worker = task(
         "worker", "cat mark.txt; cat mark.txt >&2; exit 3", container={"env": [{"name": "MARK", "value": mark}]}
     )

@@ -1,4 +1,4 @@
-"""Stages: `stage` plays a story twice, with pods that vanish at once and with pods that take their time."""
+"""`simulate` runs a test twice: deleted pods vanish at once, or take their time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.simulation import Simulation
 
-MakeStage = Callable[..., Stage]
+Simulate = Callable[..., Simulation]
 
 
 @pytest.fixture(params=[pytest.param(False, id="at once"), pytest.param(True, id="slowly")])
-def stage(request: pytest.FixtureRequest) -> MakeStage:
-    return partial(Stage, slow=request.param)
+def simulate(request: pytest.FixtureRequest) -> Simulate:
+    return partial(Simulation, slow=request.param)

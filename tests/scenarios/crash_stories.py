@@ -105,7 +105,7 @@ def restart_policy(action: str, event: str = "PodFailed", **fields: object) -> M
     return {"policies": [policy(action, event, **fields)], "maxRetry": 3, **SVC_SSH}
 
 
-def orders(*actions: str) -> Step:
+def several_commands(*actions: str) -> Step:
     """Several Commands before the controller sees any."""
 
     def send(driver: Driver) -> None:
@@ -269,7 +269,7 @@ STORIES = (
     Story(
         "Commands one after the other",
         a_job(THREE, **SVC_SSH),
-        (run, order_for_another, order("RestartJob"), orders("SyncJob", "TerminateJob")),
+        (run, order_for_another, order("RestartJob"), several_commands("SyncJob", "TerminateJob")),
         "Terminated",
     ),
     Story(

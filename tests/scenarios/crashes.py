@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pumice.engines.memory.engine import CrashError
-from tests.scenarios.stage import Stage
+from tests.scenarios.simulation import Simulation
 
 
-def with_a_crash(play: Stage, calls: int, act: Callable[[], object]) -> Stage:
+def with_a_crash(sim: Simulation, calls: int, act: Callable[[], object]) -> Simulation:
     """Let the controller die after so many calls more, in the midst of what the act sets off, and start it again."""
-    left, called = [calls], play.engine.after_call
+    left, called = [calls], sim.engine.after_call
 
     def dies(call: str) -> None:
         called(call)
@@ -18,9 +18,9 @@ def with_a_crash(play: Stage, calls: int, act: Callable[[], object]) -> Stage:
         if left[0] == -1:
             raise CrashError
 
-    play.engine.after_call = dies
+    sim.engine.after_call = dies
     try:
         act()
     except CrashError:
-        play.restart_controller()
-    return play
+        sim.restart_controller()
+    return sim

@@ -9,26 +9,26 @@ from pumice.model.snapshot import PodPhase
 from pumice.reconcile.ledger import read_ledger
 
 if TYPE_CHECKING:
-    from tests.scenarios.stage import Stage
+    from tests.scenarios.simulation import Simulation
 
 
-def check_rest(stage: Stage) -> None:
-    _no_index_twice(stage)
-    _budget_is_kept(stage)
-    if not stage.keeps_trying:
-        _counts_are_true(stage)
-        _nothing_is_left_to_do(stage)
+def check_rest(sim: Simulation) -> None:
+    _no_index_twice(sim)
+    _budget_is_kept(sim)
+    if not sim.keeps_trying:
+        _counts_are_true(sim)
+        _nothing_is_left_to_do(sim)
 
 
-def _counts_are_true(stage: Stage) -> None:
+def _counts_are_true(sim: Simulation) -> None:
     """Counts equal the pods and the remembered successes."""
-    status, ledger = stage.status, read_ledger(stage.status)
+    status, ledger = sim.status, read_ledger(sim.status)
     if status.state.reason == "InvalidJob":
         return
-    standing = Counter(str(pod.phase) for pod in stage.seen if not pod.is_deleting)
-    there = {(pod.task, pod.index) for pod in stage.seen if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting}
+    phases = Counter(str(pod.phase) for pod in sim.seen if not pod.is_deleting)
+    there = {(pod.task, pod.index) for pod in sim.seen if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting}
     remembered = {(task, index) for task, indexes in ledger.succeeded.items() for index in indexes}
-    standing["Succeeded"] += len(remembered - there)
+    phases["Succeeded"] += len(remembered - there)
     counted = {
         "Pending": status.pending,
         "Running": status.running,
@@ -36,25 +36,25 @@ def _counts_are_true(stage: Stage) -> None:
         "Failed": status.failed,
         "Unknown": status.unknown,
     }
-    assert counted == {name: standing[name] for name in counted}
-    assert status.terminating == sum(pod.is_deleting for pod in stage.seen)
+    assert counted == {name: phases[name] for name in counted}
+    assert status.terminating == sum(pod.is_deleting for pod in sim.seen)
     total = sum((Counter(state.phase) for state in status.task_status_count.values()), Counter[str]())
     assert total == +Counter(counted)
 
 
-def _no_index_twice(stage: Stage) -> None:
-    live = Counter((pod.task, pod.index) for pod in stage.seen if pod.is_live)
+def _no_index_twice(sim: Simulation) -> None:
+    live = Counter((pod.task, pod.index) for pod in sim.seen if pod.is_live)
     assert not [slot for slot, count in live.items() if count > 1]
 
 
-def _budget_is_kept(stage: Stage) -> None:
-    assert stage.spent <= stage.job.spec.max_retry
-    assert stage.spent <= stage.status.retry_count
+def _budget_is_kept(sim: Simulation) -> None:
+    assert sim.spent <= sim.job.spec.max_retry
+    assert sim.spent <= sim.status.retry_count
 
 
-def _nothing_is_left_to_do(stage: Stage) -> None:
+def _nothing_is_left_to_do(sim: Simulation) -> None:
     """A further pass changes nothing."""
-    status = stage.status
-    again, commands = stage.again()
-    stage.world.changed.clear()
+    status = sim.status
+    again, commands = sim.again()
+    sim.world.changed.clear()
     assert (again, commands) == (status, [])

@@ -61,7 +61,7 @@ def _check_objects(driver: Driver, admitted: Admitted) -> None:
     While it waits for the claim of another it keeps the PodGroup that it had, and makes none.
     """
     job = msgspec.structs.replace(driver.job, spec=admitted.job.spec)
-    manifests = [manifest_of(companion) for companion in owned_objects(job, admitted.plugins)]
+    manifests = [manifest_of(extra_object) for extra_object in owned_objects(job, admitted.plugins)]
     wanted = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
     assert set(driver.world.objects.get(driver.key, {})) == (set() if driver.phase in FINAL else wanted)
     is_grouped, is_wanted = driver.key in driver.world.groups, driver.gang and driver.phase in {"Pending", "Running"}

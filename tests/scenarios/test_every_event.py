@@ -9,17 +9,17 @@ import pytest
 
 from pumice.model.vocabulary import POLICY_EVENTS, Event
 from tests.scenarios.builders import job, on, task
-from tests.scenarios.stage import Stage
+from tests.scenarios.simulation import Simulation
 
 CODE = 3
-HAPPENS: dict[Event, Callable[[Stage], object]] = {
-    Event.POD_FAILED: lambda play: play.fail("a-0", CODE),
-    Event.POD_EVICTED: lambda play: play.evict("a-0"),
+HAPPENS: dict[Event, Callable[[Simulation], object]] = {
+    Event.POD_FAILED: lambda sim: sim.fail("a-0", CODE),
+    Event.POD_EVICTED: lambda sim: sim.evict("a-0"),
     Event.POD_PENDING: lambda _: None,  # they are, from the beginning
-    Event.UNKNOWN: lambda play: play.set_group("Unknown"),
-    Event.TASK_COMPLETED: lambda play: play.succeed("a-0", "a-1"),
-    Event.TASK_FAILED: lambda play: play.change("a-0", restarts=3),
-    Event.JOB_UPDATED: lambda play: play.scale(b=1),
+    Event.UNKNOWN: lambda sim: sim.set_group("Unknown"),
+    Event.TASK_COMPLETED: lambda sim: sim.succeed("a-0", "a-1"),
+    Event.TASK_FAILED: lambda sim: sim.change("a-0", restarts=3),
+    Event.JOB_UPDATED: lambda sim: sim.scale(b=1),
 }
 SPELLINGS: dict[str, Callable[[Event], dict[str, Any]]] = {
     "event": lambda event: {"event": event},
@@ -59,26 +59,26 @@ def test_a_policy_acts_on_its_event(event: Event, level: str, position: int, spe
     policy = on(fields.pop("event", ""), "AbortJob", timeout=timeout, **fields)
     policies = [on("", "TerminateJob", exit_code=77)] * position + [policy]
     tasks = task("a", 2, policies=policies if level == "task" else []), task("b", 2)
-    play = Stage(job(*tasks, *(policies if level == "job" else [])))
-    assert play.reason == ("", "")
+    sim = Simulation(job(*tasks, *(policies if level == "job" else [])))
+    assert sim.reason == ("", "")
     if event is not Event.POD_PENDING:
-        play.run()
-    HAPPENS[event](play)
+        sim.run()
+    HAPPENS[event](sim)
 
     if timeout:
-        assert "Aborting" not in play.wait(9.9).restart_controller().phases
-        play.wait(0.1)
+        assert "Aborting" not in sim.wait(9.9).restart_controller().phases
+        sim.wait(0.1)
     acts = _acts(event, level, spelling, timeout)
-    assert ("Aborting" in play.phases) is acts
+    assert ("Aborting" in sim.phases) is acts
     if acts:
         where = f"spec.tasks[0].policies[{position}]" if level == "task" else f"spec.policies[{position}]"
         # The successor of an evicted pod is pending, which is an event, too, for a policy that takes any.
         named = {event, Event.POD_PENDING} if spelling == "any" and timeout else {event}
-        (acted,) = [told for told in play.events if told.policy]
+        (acted,) = [event for event in sim.events if event.policy]
         assert str(acted.policy) == where
         assert acted.event in named
     else:
-        assert not [told for told in play.events if told.policy]
+        assert not [event for event in sim.events if event.policy]
 
 
 def test_every_event_is_emitted() -> None:
@@ -89,6 +89,6 @@ def test_every_event_is_emitted() -> None:
 @pytest.mark.parametrize("event", [event for event in HAPPENS if event not in OF_THE_JOB | {Event.POD_PENDING}])
 def test_the_first_policy_that_matches_wins(event: Event, first: str, second: str) -> None:
     """Of the task's list before the job's; a list that holds one event twice is refused by admission."""
-    play = Stage(job(task("a", 2, policies=[on(event, first)]), task("b", 1), on(event, second))).run()
-    HAPPENS[event](play)
-    assert play.phase == {"AbortJob": "Aborted", "TerminateJob": "Terminated"}[first]
+    sim = Simulation(job(task("a", 2, policies=[on(event, first)]), task("b", 1), on(event, second))).run()
+    HAPPENS[event](sim)
+    assert sim.phase == {"AbortJob": "Aborted", "TerminateJob": "Terminated"}[first]

@@ -10,7 +10,7 @@ from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile import phases
 from pumice.reconcile.phases import DEADLINE, ELSE, FINAL, TABLE, Move, Rule, move_for
 from tests.scenarios.builders import job, on, task
-from tests.scenarios.stage import Stage
+from tests.scenarios.simulation import Simulation
 
 # In the words of the specification. `!` makes the pods so far old, `~` means some of them, `+` counts a retry;
 # words in small letters are rules that look at the facts.
@@ -88,7 +88,7 @@ TARGETED = {Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION}
 ASKED = [(phase, action) for phase, row in TABLE.items() for action in row if action is not ELSE]
 
 
-def _stage_in(phase: Phase, action: str) -> Stage:
+def _simulation_in(phase: Phase, action: str) -> Simulation:
     """A job in this phase, with a policy that leads to the action when a container of a pod ends with 2."""
     from pumice.model.job import PartitionPolicy
 
@@ -96,62 +96,64 @@ def _stage_in(phase: Phase, action: str) -> Stage:
     partitions = PartitionPolicy(total_partitions=2, partition_size=2, min_partitions=2)
     workers = task("worker", 4, partition_policy=partitions)
     wanted = job(workers, task("ps", 2), on("", "RestartTask", exit_code=1), *policies, active_deadline_seconds=100)
-    play = Stage(wanted, slow=True).run()
+    sim = Simulation(wanted, slow=True).run()
     ways: dict[Phase, Callable[[], object]] = {
-        Phase.PENDING: lambda: play.evict("ps-1").let_go(),
+        Phase.PENDING: lambda: sim.evict("ps-1").let_go(),
         Phase.RUNNING: lambda: None,
-        Phase.RESTARTING: lambda: play.fail("ps-0", 1),
-        Phase.ABORTING: lambda: play.command("AbortJob"),
-        Phase.ABORTED: lambda: play.command("AbortJob").let_go(),
+        Phase.RESTARTING: lambda: sim.fail("ps-0", 1),
+        Phase.ABORTING: lambda: sim.command("AbortJob"),
+        Phase.ABORTED: lambda: sim.command("AbortJob").let_go(),
     }
     ways[phase]()
-    assert play.phase == phase
-    return play
+    assert sim.phase == phase
+    return sim
 
 
 @pytest.mark.parametrize(("phase", "action"), ASKED)
 def test_what_is_asked_for_is_done(phase: Phase, action: str) -> None:
-    play = _stage_in(phase, action)
-    before, status = len(play.phases), play.status
+    sim = _simulation_in(phase, action)
+    before, status = len(sim.phases), sim.status
     if action == DEADLINE:
-        play.wait(100)
+        sim.wait(100)
     elif action in TARGETED:
-        play.fail("worker-0", 2)
+        sim.fail("worker-0", 2)
     else:
-        play.command(action)
+        sim.command(action)
     move = TABLE[phase][action]
     assert isinstance(move.to, Phase)
-    assert [*play.phases[before:], phase][0] == move.to
-    assert play.status.version == status.version + move.new_version
+    assert [*sim.phases[before:], phase][0] == move.to
+    assert sim.status.version == status.version + move.new_version
     asked_by_policy = action in TARGETED
-    assert play.status.retry_count == status.retry_count + (move.retry and asked_by_policy)
+    assert sim.status.retry_count == status.retry_count + (move.retry and asked_by_policy)
 
 
-def _aborting() -> Stage:
-    return Stage(job(task("worker", 2)), slow=True).run().command("AbortJob")
+def _aborting() -> Simulation:
+    return Simulation(job(task("worker", 2)), slow=True).run().command("AbortJob")
 
 
-def _ending(action: str) -> Stage:
-    return Stage(job(task("worker", 2)), slow=True).run().command(action)
+def _ending(action: str) -> Simulation:
+    return Simulation(job(task("worker", 2)), slow=True).run().command(action)
 
 
-def _restarting(most: int = 3) -> Stage:
+def _restarting(most: int = 3) -> Simulation:
     return (
-        Stage(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=most), slow=True).run().fail("worker-0")
+        Simulation(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=most), slow=True)
+        .run()
+        .fail("worker-0")
     )
 
 
-def _ended(play: Stage) -> Stage:
-    return play.let_go().restart_controller()
+def _ended(sim: Simulation) -> Simulation:
+    return sim.let_go().restart_controller()
 
 
-STORIES: dict[Transition, Callable[[], Stage]] = {
-    (Phase.PENDING, "-", Phase.PENDING): lambda: Stage(job(task("worker", 2))).run("worker-0"),
-    (Phase.PENDING, "-", Phase.RUNNING): lambda: Stage(job(task("worker", 2))).run(),
-    (Phase.RUNNING, "-", Phase.RUNNING): lambda: Stage(job(task("worker", 2))).run().succeed("worker-0"),
-    (Phase.RUNNING, "-", Phase.COMPLETED): lambda: Stage(job(task("worker", 2))).run().succeed(),
-    (Phase.RUNNING, "-", Phase.FAILED): lambda: Stage(job(task("worker", 1))).run().fail("worker-0"),
-    (Phase.RUNNING, "-", Phase.PENDING): lambda: Stage(job(task("worker", 2))).run().evict("worker-0"),
+STORIES: dict[Transition, Callable[[], Simulation]] = {
+    (Phase.PENDING, "-", Phase.PENDING): lambda: Simulation(job(task("worker", 2))).run("worker-0"),
+    (Phase.PENDING, "-", Phase.RUNNING): lambda: Simulation(job(task("worker", 2))).run(),
+    (Phase.RUNNING, "-", Phase.RUNNING): lambda: Simulation(job(task("worker", 2))).run().succeed("worker-0"),
+    (Phase.RUNNING, "-", Phase.COMPLETED): lambda: Simulation(job(task("worker", 2))).run().succeed(),
+    (Phase.RUNNING, "-", Phase.FAILED): lambda: Simulation(job(task("worker", 1))).run().fail("worker-0"),
+    (Phase.RUNNING, "-", Phase.PENDING): lambda: Simulation(job(task("worker", 2))).run().evict("worker-0"),
     (Phase.RESTARTING, "-", Phase.RESTARTING): lambda: _restarting().restart_controller(),
     (Phase.RESTARTING, "-", Phase.PENDING): lambda: _restarting().let_go(),
     (Phase.RESTARTING, "-", Phase.FAILED): lambda: _restarting(1),
@@ -171,11 +173,11 @@ STORIES: dict[Transition, Callable[[], Stage]] = {
 @pytest.mark.parametrize("transition", STORIES, ids=lambda one: f"{one[0]} to {one[2]}")
 def test_transitions_without_a_request_follow_from_the_facts(transition: Transition) -> None:
     before, _, after = transition
-    play = STORIES[transition]()
-    assert play.phase == after
-    assert before in play.phases
+    sim = STORIES[transition]()
+    assert sim.phase == after
+    assert before in sim.phases
     if before is not after:
-        assert (before, after) in zip(play.phases, play.phases[1:], strict=False)
+        assert (before, after) in zip(sim.phases, sim.phases[1:], strict=False)
 
 
 def test_every_transition_of_the_table_is_reached() -> None:
@@ -198,9 +200,9 @@ Completed   -          -          -        -           -          -          - -
 Failed      -          -          -        -           -          -          - -
 Terminated  -          -          -        -           -          -          - -
 """
-WAYS: dict[str, Callable[[], Stage]] = {
-    "Pending": lambda: Stage(job(task("worker", 2)), slow=True),
-    "Running": lambda: Stage(job(task("worker", 2)), slow=True).run(),
+WAYS: dict[str, Callable[[], Simulation]] = {
+    "Pending": lambda: Simulation(job(task("worker", 2)), slow=True),
+    "Running": lambda: Simulation(job(task("worker", 2)), slow=True).run(),
     "Restarting": _restarting,
     "Aborting": _aborting,
     "Aborted": lambda: _aborting().let_go(),
@@ -221,10 +223,10 @@ WAYS: dict[str, Callable[[], Stage]] = {
     ],
 )
 def test_every_command_in_every_phase(phase: str, action: str, expected: str) -> None:
-    play = WAYS[phase]()
-    assert play.phase == phase
-    before = len(play.phases)
-    play.command(action)
-    assert [*play.phases[before:], "-"][0] == expected
-    assert play.world.commands[play.key] == {}
-    assert play.retries == ((1, 1) if phase in {"Restarting", "Failed"} else (0, 0))
+    sim = WAYS[phase]()
+    assert sim.phase == phase
+    before = len(sim.phases)
+    sim.command(action)
+    assert [*sim.phases[before:], "-"][0] == expected
+    assert sim.world.commands[sim.key] == {}
+    assert sim.retries == ((1, 1) if phase in {"Restarting", "Failed"} else (0, 0))

@@ -17,8 +17,8 @@ from pumice.yaml.documents import read
 from tests.conftest import SOAK, seed
 from tests.meta.tree import ROOT
 from tests.scenarios.builders import job, on, task
-from tests.scenarios.conftest import MakeStage
-from tests.scenarios.stage import CONTEXT, Stage
+from tests.scenarios.conftest import Simulate
+from tests.scenarios.simulation import CONTEXT, Simulation
 
 KUBELET_LAG = 1.1  # seconds, measured on a real kubelet
 
@@ -28,67 +28,67 @@ def pytorch_job() -> Job:
     return admit(cast(Manifest, document.value), CONTEXT).job
 
 
-def end_containers(play: Stage, name: str, code: int = 0) -> Stage:
+def end_containers(sim: Simulation, name: str, code: int = 0) -> Simulation:
     """The containers of a pod have ended; its phase is that of a running pod for a while."""
-    return play.change(name, has_ended=True, ready=False, ends=(ContainerEnd("main", code),))
+    return sim.change(name, has_ended=True, ready=False, ends=(ContainerEnd("main", code),))
 
 
-def play_ends(play: Stage, ends: Mapping[str, float]) -> None:
+def play_ends(sim: Simulation, ends: Mapping[str, float]) -> None:
     """Let the containers of each pod end at its moment, and its phase follow."""
     moments = [(moment, name, False) for name, moment in ends.items()]
     moments += [(moment + KUBELET_LAG, name, True) for name, moment in ends.items()]
     before = 0.0
     for moment, name, phase_follows in sorted(moments):
-        play.wait(moment - before)
+        sim.wait(moment - before)
         before = moment
         if phase_follows:
-            play.change(name, phase=PodPhase.SUCCEEDED)
+            sim.change(name, phase=PodPhase.SUCCEEDED)
         else:
-            end_containers(play, name)
+            end_containers(sim, name)
 
 
 def test_many_runs_of_the_pytorch_job_lose_no_finished_worker() -> None:
     lots = random.Random(seed())
     for _ in range(100 if SOAK else 20):
-        play = Stage(pytorch_job()).run()
-        ends = {pod.short_name: lots.uniform(0, 1) for pod in play.seen}
-        play_ends(play, ends)
-        assert play.phase == "Completed", ends
-        assert play.pods == dict.fromkeys(ends, "Succeeded"), ends
-        assert play.counts == {"succeeded": len(ends)}, ends
+        sim = Simulation(pytorch_job()).run()
+        ends = {pod.short_name: lots.uniform(0, 1) for pod in sim.seen}
+        play_ends(sim, ends)
+        assert sim.phase == "Completed", ends
+        assert sim.pods == dict.fromkeys(ends, "Succeeded"), ends
+        assert sim.counts == {"succeeded": len(ends)}, ends
 
 
 @pytest.mark.parametrize("action", ["AbortJob", "TerminateJob", "CompleteJob"])
-def test_a_pod_that_is_about_to_finish_is_awaited(stage: MakeStage, action: str) -> None:
-    play = stage(job(task("worker", 2))).run()
-    end_containers(play, "worker-0", code=3)
-    play.command(action).let_go()
-    assert play.pods == {"worker-0": "Running"}
-    assert play.phase in ("Aborting", "Terminating", "Completing")
-    play.change("worker-0", phase=PodPhase.FAILED)
-    assert play.pods == {"worker-0": "Failed"}
-    assert play.phase in ("Aborted", "Terminated", "Completed")
+def test_a_pod_that_is_about_to_finish_is_awaited(simulate: Simulate, action: str) -> None:
+    sim = simulate(job(task("worker", 2))).run()
+    end_containers(sim, "worker-0", code=3)
+    sim.command(action).let_go()
+    assert sim.pods == {"worker-0": "Running"}
+    assert sim.phase in ("Aborting", "Terminating", "Completing")
+    sim.change("worker-0", phase=PodPhase.FAILED)
+    assert sim.pods == {"worker-0": "Failed"}
+    assert sim.phase in ("Aborted", "Terminated", "Completed")
 
 
 def test_only_the_phase_is_a_success() -> None:
     """The containers of a pod that its kubelet evicts may end with 0 as well."""
-    play = Stage(job(task("worker", 2), on("TaskCompleted", "CompleteJob"), on("PodEvicted", "RestartJob"))).run()
-    play.succeed("worker-0")
-    end_containers(play, "worker-1")
-    assert play.phases == ["Pending", "Running"]
-    play.change("worker-1", phase=PodPhase.FAILED, reason="Evicted")
-    assert play.phases == ["Pending", "Running", "Restarting", "Pending"]
+    sim = Simulation(job(task("worker", 2), on("TaskCompleted", "CompleteJob"), on("PodEvicted", "RestartJob"))).run()
+    sim.succeed("worker-0")
+    end_containers(sim, "worker-1")
+    assert sim.phases == ["Pending", "Running"]
+    sim.change("worker-1", phase=PodPhase.FAILED, reason="Evicted")
+    assert sim.phases == ["Pending", "Running", "Restarting", "Pending"]
 
 
 def test_a_pod_that_finishes_before_its_deletion_stays() -> None:
-    play = Stage(job(task("worker", 2))).run()
+    sim = Simulation(job(task("worker", 2))).run()
 
     def finish_first(command: EngineCommand) -> EngineError | None:
         if isinstance(command, DeletePod) and command.name == "train-worker-0":
-            play.world.end_pod(play.key, command.name, ContainerEnd("main", 0, "Completed"))
+            sim.world.end_pod(sim.key, command.name, ContainerEnd("main", 0, "Completed"))
         return None
 
-    play.engine.refuse = finish_first
-    play.command("AbortJob")
-    assert play.pods == {"worker-0": "Succeeded"}
-    assert play.phase == "Aborted"
+    sim.engine.refuse = finish_first
+    sim.command("AbortJob")
+    assert sim.pods == {"worker-0": "Succeeded"}
+    assert sim.phase == "Aborted"

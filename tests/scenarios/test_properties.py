@@ -132,9 +132,9 @@ class Life:
     def restart_controller(self) -> None:
         self.driver.start_controller()
 
-    def fault(self) -> None:
-        before, fault = self.number % 4, FAILURES[self.number // 4 % 4]
-        self.driver.failures = [*itertools.repeat(None, before), *itertools.repeat(fault, 1 + self.number % 3)]
+    def fail_calls(self) -> None:
+        before, failure = self.number % 4, FAILURES[self.number // 4 % 4]
+        self.driver.failures = [*itertools.repeat(None, before), *itertools.repeat(failure, 1 + self.number % 3)]
 
     def lose_notifications(self) -> None:
         """The watch broke: what it would have told is found by the list that follows."""
@@ -166,7 +166,7 @@ WEIGHTS: dict[Callable[[Life], None], int] = {
     Life.one_pass: 3,
     Life.crash: 2,
     Life.restart_controller: 1,
-    Life.fault: 2,
+    Life.fail_calls: 2,
     Life.lose_notifications: 1,
 }
 # What happens, which of the possibilities, and whether the controller is given the time to deal with it.

@@ -34,14 +34,14 @@ NUMA_HINT = "set resources.limits.cpu to a whole number"
         pytest.param({}, [], id="empty"),
     ],
 )
-@pytest.mark.parametrize("place", ["spec.networkTopology", "spec.tasks[0].partitionPolicy.networkTopology"])
-def test_network_topology(topology: Manifest, expected: list[Row], place: str) -> None:
-    if place.endswith("partitionPolicy.networkTopology"):
+@pytest.mark.parametrize("path", ["spec.networkTopology", "spec.tasks[0].partitionPolicy.networkTopology"])
+def test_network_topology(topology: Manifest, expected: list[Row], path: str) -> None:
+    if path.endswith("partitionPolicy.networkTopology"):
         policy = {"totalPartitions": 1, "partitionSize": 1, "networkTopology": topology}
         document = a_document(tasks=[task(partitionPolicy=policy)])
     else:
         document = a_document(networkTopology=topology)
-    findings = [finding._replace(path=f"{place}.{finding.path}".rstrip(".")) for finding in expected]
+    findings = [finding._replace(path=f"{path}.{finding.path}".rstrip(".")) for finding in expected]
     assert found(document) == findings
 
 

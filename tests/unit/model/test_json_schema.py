@@ -98,7 +98,7 @@ def test_the_examples_fit(example: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "place"),
+    ("document", "path"),
     [
         pytest.param({**a_document(), "spce": {}}, [], id="an unknown field"),
         pytest.param(a_document(minAvailable="2"), ["spec", "minAvailable"], id="a text for a number"),
@@ -111,5 +111,5 @@ def test_the_examples_fit(example: Any) -> None:
         ),
     ],
 )
-def test_misfits_are_reported(document: dict[str, Any], place: list[Any]) -> None:
-    assert place in [list(error.absolute_path) for error in CHECKER.iter_errors(document)]
+def test_misfits_are_reported(document: dict[str, Any], path: list[Any]) -> None:
+    assert path in [list(error.absolute_path) for error in CHECKER.iter_errors(document)]

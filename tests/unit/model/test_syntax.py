@@ -11,7 +11,7 @@ NAME = "must be letters, digits, '-', '_' or '.', and begin and end with a lette
 
 
 @pytest.mark.parametrize(
-    ("fault", "text"),
+    ("error_of", "text"),
     [
         pytest.param(syntax.dns_label_error, "a", id="label of one letter"),
         pytest.param(syntax.dns_label_error, "0-a", id="label with a leading digit"),
@@ -34,12 +34,12 @@ NAME = "must be letters, digits, '-', '_' or '.', and begin and end with a lette
         pytest.param(syntax.http_header_error, "X-Trace-1", id="header"),
     ],
 )
-def test_what_is_well_spelled(fault: Callable[[str], str], text: str) -> None:
-    assert fault(text) == ""
+def test_what_is_well_spelled(error_of: Callable[[str], str], text: str) -> None:
+    assert error_of(text) == ""
 
 
 @pytest.mark.parametrize(
-    ("fault", "text", "expected"),
+    ("error_of", "text", "expected"),
     [
         pytest.param(syntax.dns_label_error, "", LABEL, id="empty label"),
         pytest.param(syntax.dns_label_error, "A", LABEL, id="upper case in a label"),
@@ -87,5 +87,5 @@ def test_what_is_well_spelled(fault: Callable[[str], str], text: str) -> None:
         pytest.param(syntax.http_header_error, "X Y", "must be letters, digits or '-'", id="space in a header"),
     ],
 )
-def test_what_is_not(fault: Callable[[str], str], text: str, expected: str) -> None:
-    assert fault(text) == expected
+def test_what_is_not(error_of: Callable[[str], str], text: str, expected: str) -> None:
+    assert error_of(text) == expected

@@ -334,7 +334,7 @@ def keys(draw: st.DrawFn) -> tuple[str, list[str]]:
     return "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(body) + "==\n-----END RSA PRIVATE KEY-----\n", body
 
 
-places = st.sampled_from(
+arguments_with_a_key = st.sampled_from(
     [
         ["--ssh-private-key={}"],
         ["--ssh-private-key", "{}"],
@@ -365,19 +365,19 @@ places = st.sampled_from(
 )
 
 
-def filled(place: Any, key: str) -> Any:
-    if isinstance(place, list):
-        return [filled(item, key) for item in place]
-    if isinstance(place, dict):
-        return {name: filled(item, key) for name, item in place.items()}
-    return place.replace("{}", key)
+def filled(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return [filled(item, key) for item in value]
+    if isinstance(value, dict):
+        return {name: filled(item, key) for name, item in value.items()}
+    return value.replace("{}", key)
 
 
-@given(keys(), places, st.booleans())
+@given(keys(), arguments_with_a_key, st.booleans())
 @example(("A" * 64, ["A" * 64]), ["--ssh-key-typ={}"], False)
-def test_no_finding_ever_shows_a_key(key: tuple[str, list[str]], place: Any, split: bool) -> None:
+def test_no_finding_ever_shows_a_key(key: tuple[str, list[str]], value: Any, split: bool) -> None:
     text, secrets = key
-    args = filled(place, text)
+    args = filled(value, text)
     if split and isinstance(args, list) and all(isinstance(arg, str) for arg in args):
         args = [word for arg in args for word in arg.split()]
     admitted = admit(a_document(plugins={"ssh": args}), a_context())

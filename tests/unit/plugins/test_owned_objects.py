@@ -80,7 +80,11 @@ def test_objects_are_merged_and_sorted(made: Sequence[Sequence[OwnedObject]], ex
 def test_mpi_adds_its_hostfile_to_the_hosts() -> None:
     job = a_job(a_task("master"), a_task("worker", 1, a_template(a_container(resources={"limits": {"cpu": 2}}))))
     found = owned_objects(job, Registry().resolve({"mpi": []}).plugins)
-    assert [manifest_of(companion)["metadata"]["name"] for companion in found] == ["train", "train-svc", "train-ssh"]
+    assert [manifest_of(extra_object)["metadata"]["name"] for extra_object in found] == [
+        "train",
+        "train-svc",
+        "train-ssh",
+    ]
     assert manifest_of(found[1])["data"] == {
         "master.host": "train-master-0.train",
         "VC_MASTER_HOSTS": "train-master-0.train",

@@ -36,8 +36,8 @@ def rendered(admitted: Admitted) -> list[Manifest]:
     job = placed(admitted.job)
     made = owned_objects(job, admitted.plugins)
     objects = [
-        companion.created_with(lambda kind: KeyPair(kind, kind)) if isinstance(companion, Once) else companion
-        for companion in made
+        extra_object.created_with(lambda kind: KeyPair(kind, kind)) if isinstance(extra_object, Once) else extra_object
+        for extra_object in made
     ]
     return [*objects, *claims(job), pod_group(job), *(pod.manifest for pod in pods(job, admitted.plugins))]
 

@@ -278,8 +278,8 @@ def test_keys_that_the_user_cannot_use(
     template["spec"] |= {"initContainers": [one], "securityContext": pod}
     ssh = Ssh(ssh_key_file_path=path)
     found = list(ssh.check(a_job(a_task("ok", template={"spec": None}), a_task(template=template))))
-    places = [f"spec.tasks[1].template.spec.{place}" for place in ("initContainers[0]", "containers[1]")]
-    assert rows(found) == ([("warning", place, message) for place in places] if message else [])
+    paths = [f"spec.tasks[1].template.spec.{path}" for path in ("initContainers[0]", "containers[1]")]
+    assert rows(found) == ([("warning", path, message) for path in paths] if message else [])
     hints = {NOT_ROOT: "/home/<user>/.ssh", IS_ROOT: "/root/.ssh"}
     assert all(hints[finding.message] in finding.hint for finding in found)
 

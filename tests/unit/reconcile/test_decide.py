@@ -189,8 +189,8 @@ def test_any_pass_is_deterministic_and_counts_every_pod(pods: list[ObservedPod],
     status = decision.status
     remembered = read_ledger(status).succeeded.get("worker", frozenset())
     # Who is on the way out counts there, and its success, if it had one, by memory.
-    standing = [pod for pod in pods if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting]
-    kept = {pod.index for pod in standing} - {
+    finished = [pod for pod in pods if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting]
+    kept = {pod.index for pod in finished} - {
         pod.index
         for pod in pods
         for command in decision.commands

@@ -7,13 +7,13 @@ from pumice.reconcile.invalid_job import reject
 from pumice.reconcile.transition import LONGEST_MESSAGE
 from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job
 
-FAULTS = ("spec.queue: no such queue", "spec.tasks: none")
+FINDINGS = ("spec.queue: no such queue", "spec.tasks: none")
 MESSAGE = "spec.queue: no such queue; spec.tasks: none"
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Restarting"])
 def test_it_says_why_and_touches_nothing(phase: str) -> None:
-    decision = reject(a_snapshot(a_pod(), phase=phase, errors=FAULTS), NOW)
+    decision = reject(a_snapshot(a_pod(), phase=phase, errors=FINDINGS), NOW)
     state = decision.status.state
     assert (state.phase, state.reason, state.message) == (phase, "InvalidJob", MESSAGE)
     assert decision.commands == ()
@@ -21,20 +21,20 @@ def test_it_says_why_and_touches_nothing(phase: str) -> None:
 
 
 def test_it_is_reported_once() -> None:
-    decision = reject(a_snapshot(errors=FAULTS, reason="InvalidJob", message=MESSAGE), NOW)
+    decision = reject(a_snapshot(errors=FINDINGS, reason="InvalidJob", message=MESSAGE), NOW)
     assert decision.events == ()
 
 
 def test_a_long_list_is_cut_between_two_findings_and_reported_once() -> None:
-    faults = tuple(f"spec.tasks[{number}].replicas: -1: must be 0 or more" for number in range(5000))
-    decision = reject(a_snapshot(errors=faults), NOW)
+    findings = tuple(f"spec.tasks[{number}].replicas: -1: must be 0 or more" for number in range(5000))
+    decision = reject(a_snapshot(errors=findings), NOW)
     message = decision.status.state.message
     *told, rest = message.split("; ")
     assert len(message) <= LONGEST_MESSAGE
     assert len(told) > 500
-    assert tuple(told) == faults[: len(told)]
+    assert tuple(told) == findings[: len(told)]
     assert rest == f"and {5000 - len(told)} more"
-    again = reject(a_snapshot(errors=faults, reason="InvalidJob", message=message), NOW)
+    again = reject(a_snapshot(errors=findings, reason="InvalidJob", message=message), NOW)
     assert again.events == ()
 
 
@@ -46,4 +46,4 @@ def test_a_finding_with_a_long_value_is_cut() -> None:
 
 def test_a_least_number_that_no_server_would_store_is_not_written() -> None:
     job = a_two_worker_job(min_available=-3)
-    assert reject(a_snapshot(job=job, errors=FAULTS), NOW).status.min_available == 0
+    assert reject(a_snapshot(job=job, errors=FINDINGS), NOW).status.min_available == 0

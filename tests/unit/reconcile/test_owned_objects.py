@@ -27,7 +27,7 @@ WITH_CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim=
 
 
 def all_of(job: Job) -> dict[tuple[str, str], Manifest]:
-    manifests = [manifest_of(companion) for companion in owned_objects(job, PLUGINS)]
+    manifests = [manifest_of(extra_object) for extra_object in owned_objects(job, PLUGINS)]
     return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
 
 

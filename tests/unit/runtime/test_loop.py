@@ -160,10 +160,10 @@ def test_conflict_after_conflict_is_not_met_with_ever_more_writes() -> None:
     assert len(bench.world.pods) == 1
 
 
-@pytest.mark.parametrize("fault", [CallFailure.NOT_DONE, CallFailure.DONE])
-def test_a_status_that_could_not_be_written_is_tried_again_later(fault: CallFailure) -> None:
+@pytest.mark.parametrize("failure", [CallFailure.NOT_DONE, CallFailure.DONE])
+def test_a_status_that_could_not_be_written_is_tried_again_later(failure: CallFailure) -> None:
     bench = Bench()
-    bench.fail("write_status", fault)
+    bench.fail("write_status", failure)
     assert bench.serve()
     assert bench.engine.calls == 1
     bench.wait_for_next()

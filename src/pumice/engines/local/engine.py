@@ -93,8 +93,8 @@ class LocalEngine:
                 self._create(manifest)
             case DeletePod(name, uid, unless_finished):
                 self._delete(name, uid, unless_finished=unless_finished)
-            case Ensure(companion):
-                self._ensure(companion)
+            case Ensure(owned):
+                self._ensure(owned)
             case Remove("PodGroup", _):
                 self.group = None
             case Remove(kind, name):
@@ -155,15 +155,15 @@ class LocalEngine:
         self._deletions[uid] = asyncio.create_task(delete(), name=f"delete {name}")
         self._deletions[uid].add_done_callback(lambda _task: self._deletions.pop(uid))
 
-    def _ensure(self, companion: Manifest | Once) -> None:
-        manifest = manifest_of(companion)
+    def _ensure(self, owned: Manifest | Once) -> None:
+        manifest = manifest_of(owned)
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if kind == "PodGroup":
             self.group = manifest
         elif kind == "PersistentVolumeClaim":
             self.claims = self.claims | {name}
         else:
-            if isinstance(companion, Once):
-                manifest = self.objects.get((kind, name)) or companion.created_with(make_key_pair)
+            if isinstance(owned, Once):
+                manifest = self.objects.get((kind, name)) or owned.created_with(make_key_pair)
             self.objects[(kind, name)] = manifest
         self.touch()

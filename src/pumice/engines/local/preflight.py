@@ -61,10 +61,10 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     where = Position(locate(SPEC).file)
     short = [row for row in found.rows if row.name in (found.short or (found.rows[0].name,))]
     # To lower a request does not help where the machine has nothing of it.
-    lacking = [row.name for row in short if row.free.is_zero and is_extended(row.name)]
+    missing = [row.name for row in short if row.free.is_zero and is_extended(row.name)]
     lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
     lower = f"lower {lower}" if lower else ""
-    ignore = _Advice(" ".join(f"--ignore {name}" for name in lacking), f"ignore={json.dumps(lacking)}" * bool(lacking))
+    ignore = _Advice(" ".join(f"--ignore {name}" for name in missing), f"ignore={json.dumps(missing)}" * bool(missing))
     less = _Advice(*(" and ".join(filter(None, (each, lower))) for each in ignore))
     advice = [*_fewer_pods(admitted, found, free), *([less] if less.flags else [])]
     if (

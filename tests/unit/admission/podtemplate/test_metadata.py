@@ -12,12 +12,12 @@ SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 
 
-def told_about(metadata: object, spec: dict[str, object] | None = None) -> list[str]:
+def findings_of(metadata: object, spec: dict[str, object] | None = None) -> list[str]:
     return rows(check_template({"metadata": metadata, "spec": spec or pod()}, ROOT, SCHEMA))
 
 
 def annotated(key: str, value: str, spec: dict[str, object] | None = None) -> list[str]:
-    return told_about({"annotations": {key: value}}, spec)
+    return findings_of({"annotations": {key: value}}, spec)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def annotated(key: str, value: str, spec: dict[str, object] | None = None) -> li
     ],
 )
 def test_valid(metadata: object) -> None:
-    assert told_about(metadata) == []
+    assert findings_of(metadata) == []
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_valid(metadata: object) -> None:
     ],
 )
 def test_refused(metadata: object, expected: list[str]) -> None:
-    assert told_about(metadata) == [f"metadata.{text}" for text in expected]
+    assert findings_of(metadata) == [f"metadata.{text}" for text in expected]
 
 
 def test_what_has_no_effect_is_a_warning() -> None:
-    assert told_about({"name": "x", "namespace": "y"}) == [
+    assert findings_of({"name": "x", "namespace": "y"}) == [
         f"warning: metadata.{key}: has no effect in a pod template, where only labels and annotations count"
         for key in ("name", "namespace")
     ]

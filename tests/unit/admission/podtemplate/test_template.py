@@ -86,12 +86,12 @@ def _everything(type_: str, depth: int) -> Any:
     return {"string": "x", "bool": True, "quantity": "1", "time": "x", "bytes": "x"}.get(type_, 1)
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def _slots(value: Any) -> list[tuple[Any, Any]]:
     """Every place in a document, as the structure and the key or index in it."""
     if not isinstance(value, (dict, list)):
         return []
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-    return [(value, key) for key in keys] + [place for key in keys for place in _places(value[key])]
+    return [(value, key) for key in keys] + [slot for key in keys for slot in _slots(value[key])]
 
 
 @pytest.mark.parametrize("turn", range(9) if SOAK else [seed() % 9], ids=lambda turn: f"turn {turn}")
@@ -99,7 +99,7 @@ def test_no_value_anywhere_makes_the_rules_raise(turn: int) -> None:
     """Each place in turn has something wrong; which place has what differs by the turn."""
     document = _everything("PodTemplateSpec", 6)
     del document["spec"]["ephemeralContainers"]
-    for number, (structure, key) in enumerate(_places(document)):
+    for number, (structure, key) in enumerate(_slots(document)):
         if number % 9 != turn:
             continue
         kept = structure[key]

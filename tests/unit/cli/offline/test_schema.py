@@ -103,8 +103,8 @@ def task(**fields: Any) -> Manifest:
     ],
 )
 def test_mistakes_are_invalid(document: Manifest, path: str, checker: jsonschema.Draft7Validator) -> None:
-    places = [".".join(map(str, error.absolute_path)) for error in checker.iter_errors(document)]
-    assert places == [path]
+    paths = [".".join(map(str, error.absolute_path)) for error in checker.iter_errors(document)]
+    assert paths == [path]
 
 
 def test_a_plugin_without_a_value_is_valid(checker: jsonschema.Draft7Validator) -> None:

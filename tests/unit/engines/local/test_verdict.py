@@ -206,7 +206,7 @@ def test_who_only_followed_is_not_blamed(ends: list[ContainerEnd], first: str) -
     assert verdict_lines(outcome)[0].startswith(f"{first} failed first: ")
 
 
-def test_a_follower_that_ended_before_its_cause_is_told_so() -> None:
+def test_a_follower_that_ended_before_its_cause_is_marked_as_one() -> None:
     lines = verdict_lines(_outcome(_end(1, line=GLOO_CLOSED), _end(1.5, 3, "ValueError: x")))
     assert lines[1:3] == (
         "  last line     ValueError: x",

@@ -27,13 +27,13 @@ def test_a_behaviour_of_the_first_moment_holds_for_the_first_pods() -> None:
 
 
 def test_a_behaviour_counts_from_now_for_pods_that_run_even_if_it_is_the_same_again() -> None:
-    told = story("steps: [{pods: '*', run: 10s}, {at: 6s, pods: worker, run: 10s}]")
-    assert told[2:] == ["t+16.0s Running worker-0, worker-1 succeeded", "t+16.0s Completed 2 succeeded"]
+    lines = story("steps: [{pods: '*', run: 10s}, {at: 6s, pods: worker, run: 10s}]")
+    assert lines[2:] == ["t+16.0s Running worker-0, worker-1 succeeded", "t+16.0s Completed 2 succeeded"]
 
 
 def test_a_behaviour_leaves_others_alone() -> None:
-    told = story("steps: [{at: 5s, pods: worker-1, run: 20s}]")
-    assert told[2:4] == ["t+10.0s Running worker-0 succeeded", "t+25.0s Running worker-1 succeeded"]
+    lines = story("steps: [{at: 5s, pods: worker-1, run: 20s}]")
+    assert lines[2:4] == ["t+10.0s Running worker-0 succeeded", "t+25.0s Running worker-1 succeeded"]
 
 
 def test_a_behaviour_does_not_revive_a_terminating_pod() -> None:
@@ -45,8 +45,8 @@ def test_a_behaviour_does_not_revive_a_terminating_pod() -> None:
 
 
 def test_what_was_said_last_counts_field_by_field() -> None:
-    told = story("steps: [{pods: worker-0, exit: 1}, {pods: worker, run: 20s}, {pods: '*', run: 30s}]")
-    assert told[2:4] == ["t+30.0s Running worker-0 failed (1)", "t+30.0s Running worker-1 succeeded"]
+    lines = story("steps: [{pods: worker-0, exit: 1}, {pods: worker, run: 20s}, {pods: '*', run: 30s}]")
+    assert lines[2:4] == ["t+30.0s Running worker-0 failed (1)", "t+30.0s Running worker-1 succeeded"]
 
 
 def test_a_seed_draws_how_long_pods_run() -> None:
@@ -57,8 +57,8 @@ def test_a_seed_draws_how_long_pods_run() -> None:
 
 def test_a_kubelet_evicts_a_pod_that_uses_too_much() -> None:
     policies = [{"event": "PodFailed", "action": "AbortJob"}, {"event": "PodEvicted", "action": "RestartJob"}]
-    told = story("steps: [{at: 3s, pod: worker-1, exit: 137, reason: Evicted}]", admitted(policies=policies))
-    assert told[2:4] == [
+    lines = story("steps: [{at: 3s, pod: worker-1, exit: 137, reason: Evicted}]", admitted(policies=policies))
+    assert lines[2:4] == [
         "t+3.0s Running worker-1 failed (137, Evicted) -> policy spec.policies[1] PodEvicted: RestartJob",
         "t+3.0s Restarting 2 pods end; retry 1, budget 1 of 3 spent",
     ]
@@ -66,8 +66,8 @@ def test_a_kubelet_evicts_a_pod_that_uses_too_much() -> None:
 
 def test_pods_that_do_the_same_at_one_moment_share_a_line() -> None:
     job = admitted(a_task("worker", 8), a_task("ps", 1), policies=RESTART)
-    told = story("steps: [{pods: worker, run: 5s, exit: 1}]", job)
-    assert told[2:4] == [
+    lines = story("steps: [{pods: worker, run: 5s, exit: 1}]", job)
+    assert lines[2:4] == [
         "t+5.0s Running worker-0 failed (1) -> policy spec.policies[0] PodFailed: RestartJob",
         "t+5.0s Running 7 of worker failed (1)",
     ]
@@ -84,11 +84,11 @@ def test_the_lines_are_aligned() -> None:
 
 
 def test_an_exit_triggers_its_policy_and_the_job_restarts() -> None:
-    told = story(
+    lines = story(
         "steps: [{pods: '*', run: 60s}, {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}]",
         admitted(policies=RESTART),
     )
-    assert told == [
+    assert lines == [
         *MADE,
         "t+30.0s Running worker-1 failed (137, OOMKilled) -> policy spec.policies[0] PodFailed: RestartJob",
         "t+30.0s Restarting 2 pods end; retry 1, budget 1 of 3 spent",
@@ -100,21 +100,21 @@ def test_an_exit_triggers_its_policy_and_the_job_restarts() -> None:
 
 
 def test_a_pod_that_a_kubelet_evicted_failed_for_that_reason() -> None:
-    told = story("steps: [{at: 3s, pod: worker-1, exit: 137, reason: Evicted}]")
-    assert told[-1].startswith("t+10.0s Failed Evicted: worker-1 failed first")
+    lines = story("steps: [{at: 3s, pod: worker-1, exit: 137, reason: Evicted}]")
+    assert lines[-1].startswith("t+10.0s Failed Evicted: worker-1 failed first")
 
 
 def test_an_init_container_may_fail_before_the_pod_runs() -> None:
     job = admitted(a_task("master", 1), a_task(), plugins={"pytorch": ["--wait-master-enabled=true"]})
-    told = story(
+    lines = story(
         "steps: [{pods: worker, start: 5m}, {at: 9s, pod: worker-1, exit: 1, container: wait-for-master}]", job
     )
-    assert told[1] == "t+9.0s Pending worker-1 failed (1, in wait-for-master)"
+    assert lines[1] == "t+9.0s Pending worker-1 failed (1, in wait-for-master)"
 
 
 def test_an_eviction_is_one_when_the_pod_is_gone() -> None:
-    told = story("steps: [{at: 3s, pod: worker-1, evict: true}]", admitted(policies=RESTART))
-    assert told[2:6] == [
+    lines = story("steps: [{at: 3s, pod: worker-1, evict: true}]", admitted(policies=RESTART))
+    assert lines[2:6] == [
         "t+3.0s Running worker-1 is deleted by someone else",
         "t+4.0s Running worker-1 is gone -> policy spec.policies[0] PodEvicted: RestartJob",
         "t+4.0s Restarting 1 pod ends; retry 1, budget 0 of 3 spent",
@@ -123,13 +123,13 @@ def test_an_eviction_is_one_when_the_pod_is_gone() -> None:
 
 
 def test_a_pod_may_fail_on_its_way_out() -> None:
-    told = story("steps: [{at: 3s, pod: worker-1, evict: {exit: 143}}]", admitted(policies=RESTART))
-    assert told[3] == "t+4.0s Running worker-1 failed (143) -> policy spec.policies[0] PodEvicted: RestartJob"
+    lines = story("steps: [{at: 3s, pod: worker-1, evict: {exit: 143}}]", admitted(policies=RESTART))
+    assert lines[3] == "t+4.0s Running worker-1 failed (143) -> policy spec.policies[0] PodEvicted: RestartJob"
 
 
 def test_a_finished_pod_that_is_removed_has_still_succeeded() -> None:
-    told = story("steps: [{at: 3s, pod: worker-1, exit: 0}, {at: 5s, pod: worker-1, evict: true}]")
-    assert told[3:] == [
+    lines = story("steps: [{at: 3s, pod: worker-1, exit: 0}, {at: 5s, pod: worker-1, evict: true}]")
+    assert lines[3:] == [
         "t+5.0s Running worker-1 is deleted by someone else",
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 2 succeeded",
@@ -137,15 +137,15 @@ def test_a_finished_pod_that_is_removed_has_still_succeeded() -> None:
 
 
 def test_pods_stop_slowly_but_not_beyond_their_grace() -> None:
-    told = story(
+    lines = story(
         "steps: [{pods: '*', run: 60s, stop: 5m}, {at: 10s, pod: worker-1, exit: 1}]", admitted(policies=RESTART)
     )
-    assert told[4] == "t+40.0s Pending version 1: 2 pods made: worker 2"
+    assert lines[4] == "t+40.0s Pending version 1: 2 pods made: worker 2"
 
 
 def test_a_hanging_pod_may_be_let_go() -> None:
-    told = story("steps: [{at: 0s, pod: worker-1, pending: true}, {at: 50s, pod: worker-1, pending: false}]")
-    assert told == [
+    lines = story("steps: [{at: 0s, pod: worker-1, pending: true}, {at: 50s, pod: worker-1, pending: false}]")
+    assert lines == [
         "t+0.0s Pending 2 pods made: worker 2",
         "t+10.0s Pending worker-0 succeeded",
         "t+50.0s Running 1/2 running, 1 succeeded",
@@ -155,12 +155,12 @@ def test_a_hanging_pod_may_be_let_go() -> None:
 
 
 def test_a_pod_that_is_about_to_start_may_hang_and_one_that_was_to_hang_may_not() -> None:
-    told = story(
+    lines = story(
         "steps: [{pods: '*', start: 5s}, {at: 2s, pod: worker-1, pending: true},"
         "{at: 20s, pod: worker-1, pending: false}, {at: 26s, pod: worker-0, pending: true},"
         "{at: 27s, pod: worker-0, pending: false}]"
     )
-    assert told[-2:] == ["t+35.0s Running worker-1 succeeded", "t+35.0s Completed 2 succeeded"]
+    assert lines[-2:] == ["t+35.0s Running worker-1 succeeded", "t+35.0s Completed 2 succeeded"]
 
 
 def test_restarts_of_containers_fail_a_task() -> None:
@@ -168,8 +168,8 @@ def test_restarts_of_containers_fail_a_task() -> None:
         admitted(a_task(policies=[{"event": "TaskFailed", "action": "TerminateJob"}])),
         "spec.tasks[0].policies[0]",
     )
-    told = story("steps: [{at: 3s, pod: worker-1, restarts: 1}, {at: 4s, pod: worker-1, restarts: 2}]", job)
-    assert told[2:] == [
+    lines = story("steps: [{at: 3s, pod: worker-1, restarts: 1}, {at: 4s, pod: worker-1, restarts: 2}]", job)
+    assert lines[2:] == [
         "t+3.0s Running worker-1 restarted a container",
         f"t+4.0s Running worker-1 restarted a container 2 times -> policy {path} TaskFailed: TerminateJob",
         "t+4.0s Terminating 2 pods end",
@@ -179,10 +179,10 @@ def test_restarts_of_containers_fail_a_task() -> None:
 
 def test_a_task_waits_until_the_other_is_ready() -> None:
     job = admitted(a_task("database", 1), a_task("load", 1, dependsOn={"name": ["database"]}))
-    told = story(
+    lines = story(
         "steps: [{pods: database, start: 1s}, {pods: load, start: 1s}, {at: 5s, pod: database-0, ready: false}]", job
     )
-    assert told[:4] == [
+    assert lines[:4] == [
         "t+0.0s Pending 1 pod made: database 1",
         "t+1.0s Pending 1 pod made: load 1",
         "t+2.0s Running 2/2 running",
@@ -192,8 +192,8 @@ def test_a_task_waits_until_the_other_is_ready() -> None:
 
 def test_what_happens_while_the_controller_is_away_meets_its_policy_later() -> None:
     text = "steps: [{pods: '*', run: 60s}, {at: 2s, controller: down, for: 5s}, {at: 4s, controller: down, for: 1s},"
-    told = story(text + "{at: 3s, pod: worker-1, exit: 1}]", admitted(policies=RESTART))
-    assert told[2:8] == [
+    lines = story(text + "{at: 3s, pod: worker-1, exit: 1}]", admitted(policies=RESTART))
+    assert lines[2:8] == [
         "t+2.0s Running controller down for 5s",
         "t+3.0s Running worker-1 failed (1)",
         "t+4.0s Running controller down for 1s",
@@ -215,8 +215,8 @@ def test_the_controller_may_come_back_by_a_step_or_never() -> None:
 
 
 def test_the_last_word_about_an_absence_without_end_counts() -> None:
-    told = story("steps: [{at: 2s, controller: down}, {at: 5s, controller: down, for: 1s}]")
-    assert told[2:5] == [
+    lines = story("steps: [{at: 2s, controller: down}, {at: 5s, controller: down, for: 1s}]")
+    assert lines[2:5] == [
         "t+2.0s Running controller down",
         "t+5.0s Running controller down for 1s",
         "t+6.0s Running controller is back",
@@ -225,18 +225,18 @@ def test_the_last_word_about_an_absence_without_end_counts() -> None:
 
 def test_a_job_that_rests_needs_no_controller_until_something_happens() -> None:
     assert story("steps: [{at: 20s, controller: down}]") == [*WELL, "t+20.0s Completed controller down"]
-    told = story("steps: [{at: 5s, command: AbortJob}, {at: 20s, controller: down}, {at: 30s, command: ResumeJob}]")
-    assert told[-1] == "t+30.0s Aborted stuck: the controller is down, and no step starts it again"
+    lines = story("steps: [{at: 5s, command: AbortJob}, {at: 20s, controller: down}, {at: 30s, command: ResumeJob}]")
+    assert lines[-1] == "t+30.0s Aborted stuck: the controller is down, and no step starts it again"
 
 
 def test_a_deleted_job_needs_no_controller() -> None:
-    told = story("steps: [{at: 80s, controller: down}]", admitted(ttlSecondsAfterFinished=60))
-    assert told[-1] == "t+80.0s gone controller down"
+    lines = story("steps: [{at: 80s, controller: down}]", admitted(ttlSecondsAfterFinished=60))
+    assert lines[-1] == "t+80.0s gone controller down"
 
 
 def test_commands_abort_and_resume() -> None:
-    told = story("steps: [{at: 3s, command: AbortJob}, {at: 9s, command: ResumeJob}]")
-    assert told[2:] == [
+    lines = story("steps: [{at: 3s, command: AbortJob}, {at: 9s, command: ResumeJob}]")
+    assert lines[2:] == [
         "t+3.0s Running Command AbortJob",
         "t+3.0s Aborting 2 pods end",
         "t+4.0s Aborted no pods are left",
@@ -268,8 +268,8 @@ def test_suspending_and_scaling_down_to_nothing() -> None:
         "t+3.0s Aborting 2 pods end",
         "t+4.0s Aborted no pods are left",
     ]
-    told = story("steps: [{at: 3s, scale: {worker: 0}}]")
-    assert told[2:] == [
+    lines = story("steps: [{at: 3s, scale: {worker: 0}}]")
+    assert lines[2:] == [
         "t+3.0s Running scaled: worker 0",
         "t+3.0s Running 2 pods end: worker 2",
         "t+4.0s Running stuck: the job has no pods",
@@ -277,11 +277,11 @@ def test_suspending_and_scaling_down_to_nothing() -> None:
 
 
 def test_the_group_may_wait_and_get_lost() -> None:
-    told = story(
+    lines = story(
         "steps: [{at: 0s, group: Pending}, {at: 60s, group: Inqueue}, {at: 65s, group: Unknown}]",
         admitted(policies=RESTART),
     )
-    assert told[:7] == [
+    assert lines[:7] == [
         "t+0.0s Pending the next PodGroup begins as Pending",
         "t+0.0s Pending no pods yet",
         "t+60.0s Pending PodGroup is Inqueue",
@@ -297,14 +297,14 @@ def test_a_policy_with_a_timeout_acts_later() -> None:
         {"event": "PodPending", "action": "AbortJob", "timeout": "5m"},
         {"event": "Unknown", "action": "AbortJob", "timeout": "1s"},
     ]
-    told = story("steps: [{at: 0s, pod: worker-1, pending: true}]", admitted(policies=policies))
-    assert told[2] == "t+300.0s Pending worker-1 is still pending -> policy spec.policies[0] PodPending: AbortJob"
-    told = story("steps: [{at: 2s, group: Unknown}]", admitted(policies=policies))
-    assert told[3] == "t+3.0s Running PodGroup is Unknown -> policy spec.policies[1] Unknown: AbortJob"
+    lines = story("steps: [{at: 0s, pod: worker-1, pending: true}]", admitted(policies=policies))
+    assert lines[2] == "t+300.0s Pending worker-1 is still pending -> policy spec.policies[0] PodPending: AbortJob"
+    lines = story("steps: [{at: 2s, group: Unknown}]", admitted(policies=policies))
+    assert lines[3] == "t+3.0s Running PodGroup is Unknown -> policy spec.policies[1] Unknown: AbortJob"
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "lines"),
     [
         ("{at: 20s, pod: worker-1, exit: 1}", "worker-1 has succeeded already: nothing to end"),
         ("{at: 20s, pod: worker-1, restarts: 1}", "worker-1 has succeeded already: nothing to restart"),
@@ -313,16 +313,16 @@ def test_a_policy_with_a_timeout_acts_later() -> None:
         ("{at: 20s, group: Unknown}", "there is no PodGroup: nothing to change"),
     ],
 )
-def test_a_step_that_finds_nothing_to_do_says_so(step: str, told: str) -> None:
-    assert story(f"steps: [{step}]") == [*WELL, f"t+20.0s Completed {told}"]
+def test_a_step_that_finds_nothing_to_do_says_so(step: str, lines: str) -> None:
+    assert story(f"steps: [{step}]") == [*WELL, f"t+20.0s Completed {lines}"]
 
 
 def test_a_step_about_a_pod_that_is_not_there_or_leaves_says_so() -> None:
-    told = story(
+    lines = story(
         "steps: [{pods: '*', start: 9s, stop: 5s}, {at: 3s, pod: worker-1, ready: true}, {at: 10s, command: AbortJob},"
         "{at: 12s, pod: worker-1, evict: true}, {at: 20s, pod: worker-1, evict: true}]"
     )
-    assert [line for line in told if "nothing" in line] == [
+    assert [line for line in lines if "nothing" in line] == [
         "t+3.0s Pending worker-1 does not run yet: nothing to change",
         "t+12.0s Aborting worker-1 is on its way out: nothing to evict",
         "t+20.0s Aborted worker-1 is not there: nothing to evict",
@@ -331,8 +331,8 @@ def test_a_step_about_a_pod_that_is_not_there_or_leaves_says_so() -> None:
 
 def test_a_job_that_is_removed_after_its_time_is_gone_for_steps_too() -> None:
     job = admitted(ttlSecondsAfterFinished=60)
-    told = story("steps: [{at: 80s, command: AbortJob}, {at: 81s, suspend: true}]", job)
-    assert told[-3:] == [
+    lines = story("steps: [{at: 80s, command: AbortJob}, {at: 81s, suspend: true}]", job)
+    assert lines[-3:] == [
         "t+70.0s gone the job is deleted, with all that it owned",
         "t+80.0s gone the job is gone: nothing to change",
         "t+81.0s gone the job is gone: nothing to change",
@@ -341,8 +341,8 @@ def test_a_job_that_is_removed_after_its_time_is_gone_for_steps_too() -> None:
 
 def test_a_job_may_be_removed_while_pods_still_run_or_start() -> None:
     job = admitted(a_task(replicas=3), ttlSecondsAfterFinished=0, minSuccess=1, minAvailable=1)
-    told = story("steps: [{pods: worker-1, run: 60s}, {pods: worker-2, start: 60s}, {at: 2m, group: Inqueue}]", job)
-    assert told[2:] == [
+    lines = story("steps: [{pods: worker-1, run: 60s}, {pods: worker-2, start: 60s}, {at: 2m, group: Inqueue}]", job)
+    assert lines[2:] == [
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 1 succeeded",
         "t+10.0s Completed 2 pods end: worker 2",
@@ -354,10 +354,10 @@ def test_a_job_may_be_removed_while_pods_still_run_or_start() -> None:
 @pytest.mark.parametrize("evict", ["true", "{exit: 143}"])
 def test_a_job_may_be_removed_while_an_evicted_pod_terminates(evict: str) -> None:
     job = admitted(ttlSecondsAfterFinished=0, minSuccess=1, minAvailable=1)
-    told = story(
+    lines = story(
         f"steps: [{{pods: '*', stop: 20s}}, {{at: 5s, pod: worker-1, evict: {evict}}}, {{at: 60s, suspend: true}}]", job
     )
-    assert told[2:] == [
+    assert lines[2:] == [
         "t+5.0s Running worker-1 is deleted by someone else",
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 1 succeeded",
@@ -367,19 +367,19 @@ def test_a_job_may_be_removed_while_an_evicted_pod_terminates(evict: str) -> Non
 
 
 def test_a_change_that_a_webhook_would_refuse_is_reported() -> None:
-    told = story("steps: [{at: 5s, scale: {worker: 1}}]", admitted(minSuccess=2))
-    assert told[3].startswith("t+5.0s Running spec.minSuccess: ")
+    lines = story("steps: [{at: 5s, scale: {worker: 1}}]", admitted(minSuccess=2))
+    assert lines[3].startswith("t+5.0s Running spec.minSuccess: ")
 
 
 def test_a_pod_that_found_no_room_goes_at_once() -> None:
     job = admitted(minAvailable=1)
-    told = story("{capacity: {pods: 1}, steps: [{at: 3s, pod: worker-0, exit: 1}, {at: 3s, command: AbortJob}]}", job)
-    assert told[-3:] == ["t+3.0s Running Command AbortJob", "t+3.0s Aborting 1 pod ends", "t+3.0s Aborted 1 failed"]
+    lines = story("{capacity: {pods: 1}, steps: [{at: 3s, pod: worker-0, exit: 1}, {at: 3s, command: AbortJob}]}", job)
+    assert lines[-3:] == ["t+3.0s Running Command AbortJob", "t+3.0s Aborting 1 pod ends", "t+3.0s Aborted 1 failed"]
 
 
 def test_an_aborted_job_is_never_removed() -> None:
-    told = story("steps: [{at: 3s, command: AbortJob}]", admitted(ttlSecondsAfterFinished=60))
-    assert told[-1] == "t+4.0s Aborted no pods are left"
+    lines = story("steps: [{at: 3s, command: AbortJob}]", admitted(ttlSecondsAfterFinished=60))
+    assert lines[-1] == "t+4.0s Aborted no pods are left"
 
 
 GANG = "and 4 must start together (minAvailable)"
@@ -437,8 +437,8 @@ def test_a_story_that_stops_says_what_it_waits_for(text: str, tasks: list[dict[s
 
 
 def test_more_pods_than_fit_wait_for_room() -> None:
-    told = story("{capacity: {pods: 2}, steps: []}", admitted(a_task(replicas=4), minAvailable=2))
-    assert told == [
+    lines = story("{capacity: {pods: 2}, steps: []}", admitted(a_task(replicas=4), minAvailable=2))
+    assert lines == [
         "t+0.0s Pending 4 pods made: worker 4",
         "t+0.0s Running 2/4 running",
         "t+10.0s Running worker-0, worker-1 succeeded",
@@ -449,16 +449,16 @@ def test_more_pods_than_fit_wait_for_room() -> None:
 
 def test_an_endless_job_is_cut_off() -> None:
     job = admitted(policies=RESTART, maxRetry=2**31 - 1)
-    told = story("steps: [{pods: '*', run: 0s, stop: 0s, exit: 1}]", job, work=20_000)
-    assert told[-1].startswith("t+0.0s ")
-    assert told[-1].endswith(" retries: it does not end")
+    lines = story("steps: [{pods: '*', run: 0s, stop: 0s, exit: 1}]", job, work=20_000)
+    assert lines[-1].startswith("t+0.0s ")
+    assert lines[-1].endswith(" retries: it does not end")
 
 
 def test_a_story_does_not_last_longer_than_a_year() -> None:
     assert story("steps: [{pods: '*', run: 8760h}, {at: 1h, pods: '*', run: 8760h}]")[-1] == (
         "t+3600.0s Running cut off: the next event is more than a year away"
     )
-    told = story(
+    lines = story(
         "steps: [{at: 1s, command: AbortJob}]",
         admitted(
             a_task(
@@ -472,7 +472,7 @@ def test_a_story_does_not_last_longer_than_a_year() -> None:
             )
         ),
     )
-    assert told[-1] == "t+2.0s Aborted no pods are left"
+    assert lines[-1] == "t+2.0s Aborted no pods are left"
 
 
 @pytest.mark.parametrize(

@@ -163,10 +163,10 @@ def _version(real: Path, prefix: Path) -> str:
 def _packages(prefixes: Iterable[Path], version: str) -> Iterator[tuple[str, str]]:
     for prefix in dict.fromkeys(prefixes):
         roots = [prefix, prefix / "local"]
-        places = [root / lib / f"python{version}" for root in roots for lib in ("lib", "lib64")]
-        for place in (*places, prefix / "lib" / "python3"):
+        libraries = [root / lib / f"python{version}" for root in roots for lib in ("lib", "lib64")]
+        for library in (*libraries, prefix / "lib" / "python3"):
             for kind in ("site-packages", "dist-packages"):
                 for name in _KNOWN:
-                    for found in (place / kind).glob(f"{name}-*-info"):
+                    for found in (library / kind).glob(f"{name}-*-info"):
                         if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
                             yield name, match[2]

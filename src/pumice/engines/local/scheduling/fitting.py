@@ -83,8 +83,8 @@ def fitted(admitted: Admitted, machine: Machine) -> Fitted:
     """
     free = machine.free()
     names = {name for task in admitted.written.spec.tasks for name in _resource_names(task)}
-    lacking = {name for name in names if is_extended(name) and free.get(name, Quantity()).is_zero}
-    found = _left_out(admitted, lacking, "this machine has none")
+    missing = {name for name in names if is_extended(name) and free.get(name, Quantity()).is_zero}
+    found = _left_out(admitted, missing, "this machine has none")
     size = machine.memory if machine.all_memory is None else machine.all_memory
     most = {**free, "cpu": Quantity(round(machine.cpu_share * _NANO)), "memory": Quantity(size * _NANO)}
     shares = _shares(found.admitted, free, Fraction(1))

@@ -36,12 +36,12 @@ def unpacked(path: Path, *layers: bytes) -> RootDirectory:
     return root
 
 
-def tree(place: Path) -> dict[str, str]:
+def tree(directory: Path) -> dict[str, str]:
     """Return all paths with `/` for a directory, `-> x` for a link, and the text of a file."""
     found = {}
-    for path in sorted(place.rglob("*")):
+    for path in sorted(directory.rglob("*")):
         content = "/" if path.is_dir() else "" if path.is_symlink() else path.read_text()
-        found[str(path.relative_to(place))] = f"-> {path.readlink()}" if path.is_symlink() else content
+        found[str(path.relative_to(directory))] = f"-> {path.readlink()}" if path.is_symlink() else content
     return found
 
 

@@ -86,7 +86,7 @@ def test_the_delay_counts_from_the_start_of_the_container(seconds: float, delay:
 
 
 @pytest.mark.parametrize(
-    ("handler", "reached", "fault"),
+    ("handler", "reached", "failure"),
     [
         pytest.param({"exec": {"command": ["x"]}}, Reached(), "", id="exec"),
         pytest.param({"exec": {"command": ["x"]}}, Reached(code=3), "exit code 3", id="exec fails"),
@@ -118,9 +118,9 @@ def test_the_delay_counts_from_the_start_of_the_container(seconds: float, delay:
         pytest.param({"grpc": {"port": 80}}, Reached(), "", id="grpc, as far as the port opens"),
     ],
 )
-def test_answers(handler: dict[str, Any], reached: Reached, fault: str) -> None:
+def test_answers(handler: dict[str, Any], reached: Reached, failure: str) -> None:
     async def story() -> None:
-        assert await Probe(handler, timeout=50).check(CONTAINER, reached) == fault
+        assert await Probe(handler, timeout=50).check(CONTAINER, reached) == failure
 
     run(story())
     reached.close()
@@ -153,9 +153,9 @@ def test_what_is_asked_for_by_http() -> None:
     reached.close()
 
 
-def told_of(answers: list[int], **numbers: int) -> list[str]:
+def reported_failures(answers: list[int], **numbers: int) -> list[str]:
     """What a probe tells while the codes of its command are these."""
-    told: list[str] = []
+    reported: list[str] = []
 
     class Script(Reached):
         async def exec(self, argv: list[str], timeout: float | None) -> tuple[int, bytes]:  # noqa: ARG002, ASYNC109 - as above
@@ -163,24 +163,24 @@ def told_of(answers: list[int], **numbers: int) -> list[str]:
                 raise asyncio.CancelledError
             return answers.pop(0), b""
 
-    async def tell(fault: str) -> None:
-        told.append(fault)
+    async def report(failure: str) -> None:
+        reported.append(failure)
 
     async def story() -> None:
         probe = Probe({"exec": {"command": ["x"]}}, period=0, timeout=50, **numbers)
         watching: Callable[..., Awaitable[None]] = probe.watch
         with pytest.raises(asyncio.CancelledError):
-            await watching(CONTAINER, Script(), tell)
+            await watching(CONTAINER, Script(), report)
 
     run(story())
-    return told
+    return reported
 
 
 def test_it_reports_when_enough_answers_in_a_row_agree() -> None:
     bad = "exit code 1"
-    assert told_of([1, 1, 1, 1], failures=3, successes=1) == [bad]
-    assert told_of([1, 1, 0, 1, 1, 0], failures=3, successes=1) == ["", ""]
-    assert told_of([0, 0, 0, 1, 0, 0], failures=1, successes=2) == ["", bad, ""]
+    assert reported_failures([1, 1, 1, 1], failures=3, successes=1) == [bad]
+    assert reported_failures([1, 1, 0, 1, 1, 0], failures=3, successes=1) == ["", ""]
+    assert reported_failures([0, 0, 0, 1, 0, 0], failures=1, successes=2) == ["", bad, ""]
 
 
 @pytest.mark.parametrize(("port", "number"), [(80, 80), ("80", 80), ("web", 8080)])

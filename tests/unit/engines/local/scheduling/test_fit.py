@@ -17,7 +17,7 @@ from pumice.engines.local.scheduling.fit import (
 from pumice.model.quantity import Quantity
 
 
-def amounts(**texts: str) -> dict[str, Quantity]:
+def quantities(**texts: str) -> dict[str, Quantity]:
     return {name.replace("gpu", GPU): Quantity.parse(text) for name, text in texts.items()}
 
 
@@ -31,25 +31,25 @@ def with_resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:
         pytest.param({"containers": [{"name": "c"}]}, {}, id="nothing"),
         pytest.param(
             {"containers": [with_resources({"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"})]},
-            amounts(cpu="1", memory="1Gi"),
+            quantities(cpu="1", memory="1Gi"),
             id="requests",
         ),
         pytest.param(
-            {"containers": [with_resources(None, {"cpu": "2", GPU: 1})]}, amounts(cpu="2", gpu="1"), id="limits"
+            {"containers": [with_resources(None, {"cpu": "2", GPU: 1})]}, quantities(cpu="2", gpu="1"), id="limits"
         ),
         pytest.param(
             {"containers": [with_resources({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"})]},
-            amounts(cpu="1", memory="1Gi"),
+            quantities(cpu="1", memory="1Gi"),
             id="requests before limits",
         ),
         pytest.param(
             {"containers": [with_resources({"cpu": "1"})] * 2, "initContainers": [with_resources(None, {"cpu": "3"})]},
-            amounts(cpu="3"),
+            quantities(cpu="3"),
             id="init containers run first",
         ),
         pytest.param(
             {"containers": [with_resources({"cpu": "1"})], "resources": {"limits": {"cpu": "5"}}},
-            amounts(cpu="5"),
+            quantities(cpu="5"),
             id="pod-level resources",
         ),
         pytest.param({"containers": [with_resources({"cpu": "0", "memory": "-1"})]}, {}, id="zero and negative"),
@@ -60,13 +60,13 @@ def test_pod_requests(spec: dict[str, Any], usage: dict[str, Quantity]) -> None:
 
 
 def test_a_gang_that_fits() -> None:
-    found = fit([amounts(cpu="1", memory="1Gi")] * 3, amounts(cpu="3", memory="4Gi"))
+    found = fit([quantities(cpu="1", memory="1Gi")] * 3, quantities(cpu="3", memory="4Gi"))
     assert found.fits
     assert (found.pods, found.fitting, found.short) == (3, 3, ())
 
 
 def test_a_gang_that_does_not_fit() -> None:
-    found = fit([amounts(cpu="2", memory="4Gi")] * 4, amounts(cpu="3500m", memory="21Gi"))
+    found = fit([quantities(cpu="2", memory="4Gi")] * 4, quantities(cpu="3500m", memory="21Gi"))
     assert not found.fits
     assert (found.pods, found.fitting, found.short) == (4, 1, ("cpu",))
     assert shortfall(found) == [
@@ -77,7 +77,7 @@ def test_a_gang_that_does_not_fit() -> None:
 
 
 def test_columns_stay_apart_however_long_an_amount_is() -> None:
-    found = fit([amounts(cpu="48", memory="1000.1Gi")] * 3, amounts(cpu="2", memory="22.7Gi"))
+    found = fit([quantities(cpu="48", memory="1000.1Gi")] * 3, quantities(cpu="2", memory="22.7Gi"))
     assert shortfall(found) == [
         "           wanted      free    short",
         "  cpu      144.00      2.00   142.00",
@@ -86,12 +86,14 @@ def test_columns_stay_apart_however_long_an_amount_is() -> None:
 
 
 def test_pods_of_different_sizes() -> None:
-    found = fit([amounts(cpu="4"), amounts(cpu="1"), amounts(cpu="1")], amounts(cpu="2"))
+    found = fit([quantities(cpu="4"), quantities(cpu="1"), quantities(cpu="1")], quantities(cpu="2"))
     assert found.fitting == 2
 
 
 def test_unknown_resources() -> None:
-    found = fit([amounts(gpu="1"), {"example.com/fpga": Quantity.parse(2)}, amounts(cpu="1")], amounts(cpu="8"))
+    found = fit(
+        [quantities(gpu="1"), {"example.com/fpga": Quantity.parse(2)}, quantities(cpu="1")], quantities(cpu="8")
+    )
     assert found.fitting == 1
     assert [line.split() for line in shortfall(found)] == [
         ["wanted", "free", "short"],
@@ -103,7 +105,7 @@ def test_unknown_resources() -> None:
 
 def test_pods_that_fit_one_by_one_but_not_at_once() -> None:
     """Two resources can each suffice while no order of the pods does."""
-    found = fit([amounts(cpu="3"), amounts(cpu="2", memory="1Gi")], amounts(cpu="4", memory="2Gi"))
+    found = fit([quantities(cpu="3"), quantities(cpu="2", memory="1Gi")], quantities(cpu="4", memory="2Gi"))
     assert (found.fitting, found.short) == (1, ("cpu",))
 
 

@@ -30,6 +30,6 @@ def test_size_text(size: int, text: str) -> None:
     assert size_text(size) == text
 
 
-def test_small_amounts_are_not_shown() -> None:
+def test_small_sizes_are_not_shown() -> None:
     assert str(DiskUse(10, 2 << 20, 3 << 30)) == "emptyDir 2.0 MiB, layers 3.0 GiB"
     assert str(DiskUse(10)) == ""

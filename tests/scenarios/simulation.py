@@ -1,8 +1,8 @@
-"""A stage for stories: one job on the memory engine, a controller that runs to rest after everything that happens.
+"""Simulates one job on the memory engine. The controller runs until nothing is left to do after each event.
 
-A test says what happens (`stage.fail("worker-0", 137)`) and looks at what there is (`stage.phase`, `stage.counts`).
-Pods start, end and vanish only when the test says so, but for their vanishing in the quick kind of stage. The
-invariants of the life cycle are checked whenever the stage has come to rest.
+A test causes events (`sim.fail("worker-0", 137)`) and reads the results (`sim.phase`, `sim.counts`). Pods start, end
+and vanish only when the test says so; unless the simulation is slow, deleted pods vanish at once. The invariants of the
+life cycle are checked each time the controller has nothing left to do.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tests.scenarios.invariants import check_rest
 from tests.scenarios.serving import finish, serve_next
 
 MOST_PASSES = 300
-CONTEXT = a_context()  # reading Kubernetes' schema is slow, and all stages share it
+CONTEXT = a_context()  # reading Kubernetes' schema is slow, and all simulations share it
 
 
 @dataclass(slots=True)
-class StageEngine(MemoryEngine):
+class RecordingEngine(MemoryEngine):
     """Refuses what a test wants refused, as a quota or a webhook of somebody else would; keeps what was done."""
 
     refuse: Callable[[EngineCommand], EngineError | None] = lambda _command: None
@@ -57,7 +57,7 @@ class StageEngine(MemoryEngine):
         self.on_applied(command)
 
 
-class Stage:
+class Simulation:
     def __init__(
         self,
         job: Job,
@@ -73,12 +73,12 @@ class Stage:
         self.slow, self.admitted, self.context = slow, admitted, context
         self.world = World(VirtualClock())
         self.world.claims.update(claims)
-        self.engine = StageEngine(self.world, gang=gang)
+        self.engine = RecordingEngine(self.world, gang=gang)
         self.engine.on_deleting = self._deleting
         self.engine.after_call = self._called
         self.engine.on_applied = self._applied
         self.phases: list[str] = []  # every phase that was written, in order
-        self.keeps_trying = False  # something is refused, so that the stage is never quite at rest
+        self.keeps_trying = False  # something is refused, so the controller always has something left to do
         self._loop: Loop | None = None
         self.key = self.world.put_job(job)
         if up:
@@ -162,7 +162,7 @@ class Stage:
 
     # --- what pods do
 
-    def run(self, *names: str, ready: bool = True) -> Stage:
+    def run(self, *names: str, ready: bool = True) -> Simulation:
         """These pods (all that are pending, without names) are started."""
         for pod in self.seen:
             wanted = pod.short_name in names if names else pod.phase is PodPhase.PENDING
@@ -170,41 +170,41 @@ class Stage:
                 self.world.change_pod(self.key, pod.name, phase=PodPhase.RUNNING, ready=ready)
         return self.rest()
 
-    def succeed(self, *names: str) -> Stage:
+    def succeed(self, *names: str) -> Simulation:
         for name in names or [pod.short_name for pod in self.seen if pod.phase is PodPhase.RUNNING]:
             self._end(name, ContainerEnd("main", 0, "Completed"))
         return self.rest()
 
-    def fail(self, name: str, code: int = 1, reason: str = "", **fields: Any) -> Stage:
+    def fail(self, name: str, code: int = 1, reason: str = "", **fields: Any) -> Simulation:
         self._end(name, ContainerEnd(fields.pop("container", "main"), code, reason, **fields))
         return self.rest()
 
-    def end_containers(self, name: str, *ends: ContainerEnd, reason: str = "") -> Stage:
+    def end_containers(self, name: str, *ends: ContainerEnd, reason: str = "") -> Simulation:
         """The pod failed, with these ends of its containers in the order of its status."""
         pod = self.pod(name)
         self.world.change_pod(self.key, pod.name, phase=PodPhase.FAILED, ready=False, ends=ends, reason=reason)
         return self.rest()
 
-    def change(self, name: str, **fields: Any) -> Stage:
+    def change(self, name: str, **fields: Any) -> Simulation:
         self.world.change_pod(self.key, self.pod(name).name, **fields)
         return self.rest()
 
-    def ask_out(self, *names: str) -> Stage:
+    def ask_out(self, *names: str) -> Simulation:
         """Somebody else asks for these pods to be deleted; they take their time."""
         for name in names:
             self.world.delete_pod(self.key, self.pod(name).name)
         return self.rest()
 
-    def evict(self, *names: str) -> Stage:
-        """Somebody else removes these pods: at once, or (on a slow stage) after a while."""
+    def evict(self, *names: str) -> Simulation:
+        """Somebody else removes these pods: at once, or after a while if the simulation is slow."""
         for name in names:
             pod = self.pod(name)
             if self.world.delete_pod(self.key, pod.name) and not self.slow:
                 self.world.vanish(self.key, pod.name, pod.uid)
         return self.rest()
 
-    def let_go(self, *names: str) -> Stage:
-        """Those on their way out are gone a while later; nobody is, on a quick stage."""
+    def let_go(self, *names: str) -> Simulation:
+        """Those on their way out are gone a while later; nobody is, unless the simulation is slow."""
         leaving = [pod for pod in self.seen if pod.is_deleting and (not names or pod.short_name in names)]
         if leaving:
             self.wait(5)
@@ -217,34 +217,34 @@ class Stage:
 
     # --- what people, schedulers and API servers do
 
-    def command(self, action: str, uid: str | None = None, name: str = "") -> Stage:
+    def command(self, action: str, uid: str | None = None, name: str = "") -> Simulation:
         target = CommandTarget(kind="Job", name=self.key.name, uid=self.job.uid if uid is None else uid)
         self.world.send(self.key, Command(metadata=Metadata(name=name), action=action, target=target))
         return self.rest()
 
-    def scale(self, least: int | None = None, **sizes: int) -> Stage:
+    def scale(self, least: int | None = None, **sizes: int) -> Simulation:
         return self.update(scaled(self.job, sizes, least).spec)
 
-    def suspend(self, suspend: bool = True) -> Stage:  # noqa: FBT002 - reads as the field does
+    def suspend(self, suspend: bool = True) -> Simulation:  # noqa: FBT002 - reads as the field does
         return self.update(msgspec.structs.replace(self.job.spec, suspend=suspend))
 
-    def update(self, spec: JobSpec) -> Stage:
+    def update(self, spec: JobSpec) -> Simulation:
         self.world.put_job(msgspec.structs.replace(self.job, spec=spec))
         return self.rest()
 
-    def write_status(self, change: Callable[[JobStatus], JobStatus]) -> Stage:
+    def write_status(self, change: Callable[[JobStatus], JobStatus]) -> Simulation:
         """Somebody else writes the job's status."""
         self.world.put_job(self.job)
         self.world.jobs[self.key] = msgspec.structs.replace(self.job, status=change(self.status))
         return self.rest()
 
-    def set_group(self, phase: str, message: str = "") -> Stage:
+    def set_group(self, phase: str, message: str = "") -> Simulation:
         group = self.world.groups[self.key]
         group.phase, group.message = phase, message
         self.world.touch(self.key)
         return self.rest()
 
-    def lose(self, kind: str, name: str) -> Stage:
+    def lose(self, kind: str, name: str) -> Simulation:
         """Somebody removes an object of the job."""
         if kind == "PodGroup":
             del self.world.groups[self.key]
@@ -253,18 +253,18 @@ class Stage:
         self.world.touch(self.key)
         return self.rest()
 
-    def edit(self, kind: str, name: str, change: Callable[[Manifest], Manifest]) -> Stage:
+    def edit(self, kind: str, name: str, change: Callable[[Manifest], Manifest]) -> Simulation:
         there = self.world.objects[self.key]
         there[(kind, name)] = change(there[(kind, name)])
         self.world.touch(self.key)
         return self.rest()
 
-    def add_claim(self, name: str) -> Stage:
+    def add_claim(self, name: str) -> Simulation:
         self.world.claims.add(name)
         self.world.touch(self.key)
         return self.rest()
 
-    def refuse(self, *kinds: type[EngineCommand], message: str = "no", reason: str = "Forbidden") -> Stage:
+    def refuse(self, *kinds: type[EngineCommand], message: str = "no", reason: str = "Forbidden") -> Simulation:
         """From now on such commands are refused; without kinds: all works again."""
 
         def refuse(command: EngineCommand) -> EngineError | None:
@@ -273,7 +273,7 @@ class Stage:
         self.engine.refuse, self.keeps_trying = refuse, bool(kinds)
         return self.wait(0 if kinds else 120)
 
-    def replace_job(self, job: Job) -> Stage:
+    def replace_job(self, job: Job) -> Simulation:
         """The job is deleted, and made anew under its name at once."""
         self.world.delete_job(self.key)
         self.phases.clear()
@@ -282,22 +282,22 @@ class Stage:
 
     # --- time and the controller
 
-    def down(self) -> Stage:
+    def down(self) -> Simulation:
         """The controller dies, with all that it kept in memory and on its queue."""
         self._loop = None
         self.world.changed.clear()
         return self
 
-    def up(self) -> Stage:
+    def up(self) -> Simulation:
         self._loop = Loop(self.engine, self.context, self.world.clock)
         for key in self.world.jobs:
             self._loop.queue.add(key)
         return self.rest()
 
-    def restart_controller(self) -> Stage:
+    def restart_controller(self) -> Simulation:
         return self.down().up()
 
-    def wait(self, seconds: float) -> Stage:
+    def wait(self, seconds: float) -> Simulation:
         """Time passes, and whatever the controller planned happens at its moment."""
         end = self.now + dt.timedelta(seconds=seconds)
         if self._loop is not None:
@@ -308,7 +308,7 @@ class Stage:
         self.world.clock.move_to(end)
         return self.rest()
 
-    def rest(self) -> Stage:
+    def rest(self) -> Simulation:
         if self._loop is not None:
             self._serve()
             if self.key in self.world.jobs:
@@ -352,9 +352,9 @@ class Stage:
                 self.phases.append(phase)
 
 
-def live_pods(stage: Stage) -> Counter[tuple[str, int]]:
-    return Counter((pod.task, pod.index) for pod in stage.seen if pod.is_live)
+def live_pods(sim: Simulation) -> Counter[tuple[str, int]]:
+    return Counter((pod.task, pod.index) for pod in sim.seen if pod.is_live)
 
 
-def pod_group_name(stage: Stage) -> str:
-    return naming.pod_group(stage.job.name, stage.job.uid)
+def pod_group_name(sim: Simulation) -> str:
+    return naming.pod_group(sim.job.name, sim.job.uid)
