@@ -283,6 +283,8 @@ def _read_times(file: Path | None) -> dict[str, float]:
 
 def main(arguments: Sequence[str]) -> int:
     what = arguments[0] if arguments else "test"
+    # Hypothesis reads all modules for constants, which takes each process five seconds; it keeps what it found here.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_directory("hypothesis", os.environ)))
     checks = lint()
     if what == "check":
         checks += unit_tests()
