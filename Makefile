@@ -37,7 +37,7 @@ fuzz: ## Feed mutated jobs, reviews, HTTP answers and images to Pumice: SECONDS=
 	$(setup) test
 	@$(python) -m scripts.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(CASES)
 
-soak: ## All examples of the tests that draw lots or take longer than 30 seconds: about an hour
+soak: ## All examples of the tests that draw lots or take longer than 30 seconds: about half an hour
 	$(setup) test
 	@$(python) -m scripts.kubernetes_programs
 	@PUMICE_SOAK=1 $(python) -m pytest --progress -q -rfEs -n 2 --durations=20 \
