@@ -1,6 +1,6 @@
 """The controller is killed after each of its calls to the API server; every scenario still has the same final state.
 
-`make test` kills after every eighth call of one scenario, and after one call of six others, drawn from a seed that is
+`make test` kills after every eighth call of one scenario, and after one call of four others, drawn from a seed that is
 printed; `make soak` kills after every call of all. Each time a real process is killed after the server has carried
 out the call and before it gets the response; then another process continues.
 """
@@ -36,7 +36,7 @@ SHARE = {"completes": 8}
 # Calls after which a kill has once changed the final state, and their neighbours.
 FIXED = {"is cancelled by TorchX": (10, 11, 12)}
 AT_ONCE = 4
-OTHERS = 6
+OTHERS = 4
 FAULTY = ("completes", "restarts", "is scaled", "has dependent tasks")
 _numbers = itertools.count()
 
@@ -144,7 +144,7 @@ def test_a_killed_controller_changes_no_final_state(runner: CrashRunner, name: s
     assert wrong == {}, f"seed {seed()}; expected {expected}, not {wrong}"
 
 
-@pytest.mark.parametrize("name", FAULTY if SOAK else random.Random(seed()).sample(FAULTY, 2))
+@pytest.mark.parametrize("name", FAULTY if SOAK else random.Random(seed()).sample(FAULTY, 1))
 def test_failures_of_a_fifth_of_all_calls_change_no_final_state(runner: CrashRunner, name: str) -> None:
     scenario = SCENARIOS[name]
     expected, _ = runner.run(scenario)

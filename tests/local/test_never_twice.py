@@ -43,11 +43,11 @@ while [ ! -e go ]; do sleep 0.3; done
 echo "$0" >> ends
 """
 # Which processes are killed, and how often: 500 kills in `make soak`. To start a supervisor takes a second of processor
-# time, so most of the 30 in `make test` are pods.
+# time, so most of the 20 in `make test` are pods.
 VICTIMS = (
     {"pod": 200, "supervisor": 120, "service": 60, "sandbox": 60, "service and supervisor": 60}
     if SOAK
-    else {"pod": 25, "supervisor": 2, "service": 1, "sandbox": 1, "service and supervisor": 1}
+    else {"pod": 16, "supervisor": 1, "service": 1, "sandbox": 1, "service and supervisor": 1}
 )
 FINISHED = 0.05  # of the kills come with the end of a run, so that some hit runs that end
 MOST_LOSSES = 2  # of one run: the third time within ten minutes ends it

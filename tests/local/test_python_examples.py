@@ -99,7 +99,7 @@ def test_in_a_notebook(tmp_path: Path) -> None:
     [
         # `make lint` checks the same file with mypy, from the checkout.
         pytest.param(["mypy", "--strict", "--no-incremental"], id="mypy", marks=pytest.mark.soak),
-        pytest.param(["pyright"], id="pyright"),
+        pytest.param(["pyright"], id="pyright", marks=pytest.mark.soak),
     ],
 )
 def test_types(checker: list[str], tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _start(directory: Path, program: str, purpose: str) -> subprocess.Popen[str]
 
 
 @pytest.mark.usefixtures("_tunnels")
-@pytest.mark.parametrize("network", ["outbound", "all"])
+@pytest.mark.parametrize("network", ["outbound", pytest.param("all", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("program", [*PROGRAMS, "proxy"])
 def test_every_pod_reaches_the_outside_but_not_this_machine_nor_metadata(
     tmp_path: Path, program: str, network: str
