@@ -1,8 +1,10 @@
 """Serves HTTP with a bounded number of connections, and a bounded time for each to send a request.
 
 Every pod of a cluster can connect to the webhook, every program of the machine to the page. A client that holds
-connections open must cost little and must not keep out the others, so the connection that has waited longest for its
-first request is the first to be closed.
+connections open must cost little and must not keep out the others. So when all connections are in use, one is closed
+for the next: the oldest of those without an answered request, as long as these are the majority; else the one whose
+last answer is longest ago. Neither a new client nor one that is served regularly loses its connection to clients that
+send slowly.
 """
 
 from __future__ import annotations
@@ -69,18 +71,18 @@ class BoundedConnection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class Connections:
-    # In the order of their last request; those without any come first.
-    _open: dict[asyncio.Protocol, BoundedConnection] = field(default_factory=dict)
-    _used: dict[asyncio.Protocol, None] = field(default_factory=dict)
+    _open: dict[asyncio.Protocol, BoundedConnection] = field(default_factory=dict)  # oldest first
+    _answered: dict[asyncio.Protocol, None] = field(default_factory=dict)  # in the order of their last answers
 
     def bounded(self, factory: Callable[[], asyncio.Protocol]) -> Callable[[], BoundedConnection]:
         return lambda: BoundedConnection(factory(), self)
 
     def add(self, connection: BoundedConnection) -> None:
         if len(self._open) >= MOST_CONNECTIONS:
-            unused = (inner for inner in self._open if inner not in self._used)
-            oldest = next(unused, None) or next(iter(self._used))
-            self.abort(oldest)
+            if len(self._answered) > MOST_CONNECTIONS // 2:
+                self.abort(next(iter(self._answered)))
+            else:
+                self.abort(next(inner for inner in self._open if inner not in self._answered))
         self._open[connection.inner] = connection
 
     def remove(self, connection: BoundedConnection) -> None:
@@ -92,16 +94,18 @@ class Connections:
             connection.abort()
         self._forget(inner)
 
-    def use(self, inner: asyncio.Protocol | None) -> None:
-        """Note a request of a connection."""
+    def note_request(self, inner: asyncio.Protocol | None) -> None:
         if inner is not None and inner in self._open:
             self._open[inner].has_request()
-            self._used.pop(inner, None)
-            self._used[inner] = None
+
+    def note_answer(self, inner: asyncio.Protocol | None) -> None:
+        if inner is not None and inner in self._open:
+            self._answered.pop(inner, None)
+            self._answered[inner] = None
 
     def _forget(self, inner: asyncio.Protocol) -> None:
         self._open.pop(inner, None)
-        self._used.pop(inner, None)
+        self._answered.pop(inner, None)
 
 
 @dataclass(slots=True)
@@ -116,7 +120,7 @@ class HttpServer:
         # Not by the event loop: when two processes bind at the same moment, uvloop does not report the failure of one.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=1024)
-        self.app.middlewares.append(self._note_use)
+        self.app.middlewares.append(self._note)
         self._runner = web.AppRunner(
             self.app,
             access_log=None,
@@ -144,6 +148,8 @@ class HttpServer:
             await self._runner.cleanup()
 
     @web.middleware
-    async def _note_use(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self.connections.use(request.protocol)
-        return await handler(request)
+    async def _note(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.connections.note_request(request.protocol)
+        response = await handler(request)
+        self.connections.note_answer(request.protocol)
+        return response

@@ -113,6 +113,34 @@ async def test_the_oldest_connection_without_a_request_makes_room(monkeypatch: p
 
 
 @played
+async def test_slow_bodies_make_room_before_a_connection_with_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 3)
+    async with attacked() as (webhook, caller):
+        used, used_writer = await caller.connect(post(len(REVIEW), REVIEW))
+        assert await used.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
+        slow = [await caller.connect(post(1000, b"{")) for _ in range(2)]
+        await until(lambda: len(webhook._bodies) == len(slow))
+        await caller.connect()
+        assert await closed(slow[0][0]) == b""
+        used_writer.write(post(len(REVIEW), REVIEW))
+        while b"HTTP/1.1 200" not in await used.readuntil(b"\r\n"):
+            pass
+
+
+@played
+async def test_idle_connections_with_an_answer_leave_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 4)
+    async with attacked() as (_, caller):
+        idle = [await caller.connect(post(len(REVIEW), REVIEW)) for _ in range(4)]
+        for reader, _writer in idle:
+            assert await reader.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
+        new, new_writer = await caller.connect()
+        await caller.connect()
+        new_writer.write(post(len(REVIEW), REVIEW))
+        assert await new.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
+
+
+@played
 async def test_without_idle_connections_the_least_recently_used_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 1)
     async with attacked() as (_, caller):

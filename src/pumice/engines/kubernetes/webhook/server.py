@@ -26,13 +26,13 @@ from pumice.engines.kubernetes.webhook import review_metrics, reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.schema_check import Schema
-from pumice.runtime.http_server import HttpServer
+from pumice.runtime.http_server import MOST_CONNECTIONS, HttpServer
 
 # An API server accepts objects of 3 MiB; the review of an update holds two, and the rest is a margin.
 LARGEST_REVIEW: Final = 8 * 1024 * 1024
 THREADS: Final = 4
-# More reviews than these in progress get status 503.
-MOST_PENDING: Final = 200
+# More reviews than these in progress get status 503. Each connection has one; those of closed ones end a moment later.
+MOST_PENDING: Final = 2 * MOST_CONNECTIONS
 BODY_SECONDS: Final = 5.0
 # Above this total, the body that has been arriving for the longest time is given up: an API server sends one at once.
 MOST_BYTES: Final = 48 * 1024 * 1024
