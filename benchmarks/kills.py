@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.local.killing import Lane
 
-KILLS = 200
+KILLS = 1000
 PER_LANE = 25
 AT_ONCE = max(2, os.cpu_count() or 2)
 
