@@ -97,10 +97,9 @@ NOT_MEASURED = (
 )
 CORES = os.cpu_count() or 1
 PYTEST = ("pytest", "--progress", "-q", "-rfEs")
-# Unit tests wait for nothing. Many others wait for processes and servers: more workers keep the cores busy. Each worker
-# takes six seconds of processor time to collect the tests.
+# Unit tests wait for nothing. Many others wait for processes and servers: more workers keep the cores busy.
 BUSY = (*PYTEST, f"--numprocesses={CORES}")
-WAITING = (*PYTEST, f"--numprocesses={CORES + 1}")
+WAITING = (*PYTEST, f"--numprocesses={CORES + 2}")
 USER_PYTEST = (sys.executable, "-m", *BUSY, "-p", "no:cacheprovider", *USER_TESTS)
 
 
