@@ -1,4 +1,4 @@
-"""Where the scripts keep what all checkouts share: frameworks, programs of Kubernetes, the cache of mypy."""
+"""Where the scripts keep what all checkouts share: frameworks, Kubernetes programs, results of mypy and Hypothesis."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Simulation:
         return self.rest()
 
     def let_go(self, *names: str) -> Simulation:
-        """Those on their way out are gone a while later; nobody is, unless the simulation is slow."""
+        """End the deletion of pods after a while. Unless the simulation is slow, there are none."""
         leaving = [pod for pod in self.seen if pod.is_deleting and (not names or pod.short_name in names)]
         if leaving:
             self.wait(5)

@@ -145,7 +145,7 @@ def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
     sim = Simulation(job(task("worker", 2), on("PodEvicted", "RestartJob"))).run()
     metadata = msgspec.structs.replace(sim.job.metadata, deletion_timestamp="2000-01-01T00:00:00Z")
     sim.world.jobs[sim.key] = msgspec.structs.replace(sim.job, metadata=metadata)
-    done, sim.keeps_trying = len(sim.engine.done), True  # nobody counts any more
+    done, sim.keeps_trying = len(sim.engine.done), True  # the counts of a job that is deleted stay as they are
     sim.evict("worker-0")
     assert sim.engine.done[done:] == []
 
