@@ -97,7 +97,8 @@ NOT_MEASURED = (
 )
 CORES = os.cpu_count() or 1
 PYTEST = ("pytest", "--progress", "-q", "-rfEs")
-# Unit tests wait for nothing. Many others wait for processes and servers: more workers keep the cores busy.
+# Tests of the pure packages wait for nothing. Many others wait for processes and servers: more workers keep the cores
+# busy.
 BUSY = (*PYTEST, f"--numprocesses={CORES}")
 WAITING = (*PYTEST, f"--numprocesses={CORES + 2}")
 USER_PYTEST = (sys.executable, "-m", *BUSY, "-p", "no:cacheprovider", *USER_TESTS)
@@ -156,14 +157,14 @@ def lint() -> list[Check]:
     return [
         command("ruff check", 1, "ruff", "check", "--quiet", "."),
         command("ruff format", 1, "ruff", "format", "--check", "--quiet", "."),
-        # The cache of all checkouts: mypy compares the contents of files, not their places.
+        # The cache of all checkouts: mypy compares the contents of files, not their paths.
         command("mypy --strict", 25, "mypy", f"--cache-dir={cache}", "--no-error-summary", *folders),
         command("import-linter", 1, "lint-imports", "--no-logo"),
     ]
 
 
 def unit_tests() -> list[Check]:
-    return [command("unit tests", 60, *BUSY, "tests/unit", "tests/meta/test_tree.py")]
+    return [command("unit tests", 60, *WAITING, "tests/unit", "tests/meta/test_tree.py")]
 
 
 def tests(collection: Beside) -> list[Check]:
