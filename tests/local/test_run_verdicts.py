@@ -283,9 +283,11 @@ def test_the_policy_of_the_hint_ends_the_job(workspace: Workspace) -> None:
     result = workspace.run(_restarting(policies=policies), flags=["--json", "--network=job"])
     events = [json.loads(line) for line in result.out.splitlines()]
     restarts = [event for event in events if event["type"] == "pod" and event.get("reason") == "Restarted"]
+    # The fourth run may end, and announce a restart, before the policy ends it.
     assert [(event["attempt"], event["code"], event["line"]) for event in restarts] == [
-        (count, 6, "went wrong") for count in (1, 2, 3)
+        (count, 6, "went wrong") for count in range(1, max(len(restarts), 3) + 1)
     ]
+    assert len(restarts) <= 4
     assert "hint" not in result.err
     assert result.code == 6, result.out
 
