@@ -18,6 +18,7 @@ from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from tests.fork_server import fork_server
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
+_CONFIG = str(Path(__file__).resolve().parent / "data" / "config")
 # As in an active virtual environment. Elsewhere python3, which every run asks where it is, may be a slow shell script.
 SEARCH_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # As a shell in the foreground would start it, also where the tests themselves run in the background.
@@ -76,9 +77,17 @@ class Workspace:
             "PATH": SEARCH_PATH,
             "HOME": str(self.directory),
             "XDG_STATE_HOME": str(self.state.parent),
+            "XDG_CONFIG_HOME": _CONFIG,
             "PYTHONPATH": _SOURCES,
             **self.environ,
         }
+
+    def configure(self, text: str) -> None:
+        """Write the user's own settings, in place of those that other tests share."""
+        file = self.directory / ".config" / "pumice" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        self.environ["XDG_CONFIG_HOME"] = str(file.parents[1])
 
     def write(self, *documents: Manifest, name: str = "job.yaml") -> str:
         (self.directory / name).write_text(yaml.safe_dump_all(documents))

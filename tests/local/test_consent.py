@@ -117,7 +117,7 @@ def test_credentials_stay_hidden_where_a_home_is_shown(workspace: Workspace) -> 
     own = "find {0}/state/pumice {0}/.config/pumice -mindepth 1"
     move = "mv {0}/.config {0}/.moved 2>/dev/null; mv {0}/.ssh {0}/.moved 2>/dev/null; ls -d {0}/.moved 2>/dev/null"
     script = f"{read}; {own}; {move}; echo {{0}}"
-    at_home = Workspace(home, {"HOME": str(home)})
+    at_home = Workspace(home, {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")})
     only = with_volume(f"{script.format(home)}; {script.format('/v')}; echo new > /v/new", home)
     result = at_home.run(job(only), flags=["--network=job", "--no-prefix", "--allow-host-path", str(home)])
     assert (result.code, result.out) == (0, f"{home}\n/v\n"), result.err

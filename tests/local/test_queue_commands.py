@@ -25,12 +25,6 @@ def _possible() -> None:
     need_namespaces()
 
 
-def configure(terminal: Terminal, text: str) -> None:
-    file = terminal.workspace.directory / ".config/pumice/config.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
 def restart_machine(terminal: Terminal, run: str) -> None:
     """Kill the service and the run's process, empty the runtime directory, and change the boot id that they noted."""
     terminal("service", "stop")
@@ -44,7 +38,7 @@ def restart_machine(terminal: Terminal, run: str) -> None:
 
 
 def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal) -> None:
-    configure(terminal, "[priorities]\nhigh = 7\n")
+    terminal.workspace.configure("[priorities]\nhigh = 7\n")
     busy = terminal.submit(job(task("w", WAITING, container=WHOLE)))
     terminal.until(lambda: terminal.phase(busy) == "Running")
     held = terminal.submit(job(task("w", "true", container=WHOLE), priorityClassName="high"), flags=("--hold",))
@@ -200,7 +194,7 @@ def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal)
 
 
 def test_after_reboot_suspend(terminal: Terminal) -> None:
-    configure(terminal, '[runs]\nafter_reboot = "suspend"\n')
+    terminal.workspace.configure('[runs]\nafter_reboot = "suspend"\n')
     run = terminal.submit(job(task("w", WAITING), plugins={"ssh": []}))
     terminal.until(lambda: terminal.phase(run) == "Running")
     restart_machine(terminal, run)

@@ -127,9 +127,7 @@ def test_what_is_kept_is_private_and_holds_no_secret(workspace: Workspace) -> No
 
 
 def test_the_oldest_runs_are_removed_with_a_line_that_says_so(workspace: Workspace) -> None:
-    config = workspace.directory / ".config" / "pumice" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text("[runs]\nkeep_per_name = 1\n")
+    workspace.configure("[runs]\nkeep_per_name = 1\n")
     for number in range(1, 4):
         result = workspace.run(job(task("only", "true")))
         assert result.code == 0
