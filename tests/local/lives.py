@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,10 @@ class Harness:
 
     def container(self, manifest: Manifest, grace: float = 20) -> Container:
         def make_spec(_attempt: int) -> ContainerSpec:
-            spec = replace(self.box.spec("pod", *manifest["command"]), id=f"pod/{manifest['name']}")
+            spec = self.box.spec("pod", *manifest["command"])._replace(id=f"pod/{manifest['name']}")
             if self.messages is None:
                 return spec
-            return replace(spec, mounts=(Mount(str(self.messages), manifest["terminationMessagePath"]),))
+            return spec._replace(mounts=(Mount(str(self.messages), manifest["terminationMessagePath"]),))
 
         def restarted(_end: ContainerEnd, count: int) -> None:
             self.restarts.append(count)
@@ -78,15 +78,15 @@ class Harness:
         )
 
     def pod(self, manifest: Manifest, scheduler: Scheduler | None = None) -> LocalPod:
-        holder = replace(
-            self.box.spec("pod", "/bin/sh", "-c", "trap '' CHLD; exec sleep infinity"), id="pod/.processes"
+        holder = self.box.spec("pod", "/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")._replace(
+            id="pod/.processes"
         )
 
         def make_container(container: Manifest) -> Container:
             made = self.container(container, grace_of(manifest["spec"]))
             if manifest["spec"].get("shareProcessNamespace"):
                 make_spec = made.make_spec
-                made.make_spec = lambda attempt: replace(make_spec(attempt), share_pid_with=holder.id)
+                made.make_spec = lambda attempt: make_spec(attempt)._replace(share_pid_with=holder.id)
             return made
 
         return LocalPod(

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,7 @@ async def test_paths_are_rewritten_with_warnings(sandbox: ProcessSandbox, tmp_pa
     mounts = (Mount(str(config), "/etc/volcano", read_only=True), Mount(str(tmp_path), str(tmp_path)))
     script = "cat /etc/volcano/b.host $PUMICE_ROOT/etc/volcano/b.host; echo $GLOO_SOCKET_IFNAME"
     spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts, memory=1 << 30)
-    found = await (await _start(sandbox, replace(spec, root=RootFs(read_only=True)))).read()
+    found = await (await _start(sandbox, spec._replace(root=RootFs(read_only=True)))).read()
     address = sandbox._translation.loopback("10.77.0.11")
     assert found.decode().split() == [address, address, loopback_interface()]
     assert [warning.partition(" ")[0] for warning in warnings] == [
@@ -155,7 +154,7 @@ async def test_private_directories_are_kept_where_asked(sandbox: ProcessSandbox,
         hidden=("/home", "/root", str(tmp_path)),
         mounts=(Mount(str(own), str(own)),),
     )
-    spec = replace(spec, cwd="/home/new", root=RootFs(upper=str(tmp_path / "kept")))
+    spec = spec._replace(cwd="/home/new", root=RootFs(upper=str(tmp_path / "kept")))
     output = (await (await _start(sandbox, spec)).read()).decode().split()
     kept = tmp_path / "kept"
     assert output == [str(kept / "home/new"), str(kept / "root"), "wlan0"]

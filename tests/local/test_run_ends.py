@@ -31,7 +31,9 @@ def _possible() -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path)
+    made = Workspace(tmp_path)
+    made.configure("")  # with a way out of the job's network, which ends with the run
+    return made
 
 
 def _started(workspace: Workspace, script: str, grace: int) -> subprocess.Popen[str]:

@@ -144,6 +144,7 @@ def test_publish_leads_into_the_pod(workspace: Workspace) -> None:
 
 
 def test_the_limits_of_the_default_network_are_a_warning_once_per_machine(workspace: Workspace) -> None:
+    workspace.configure("")
     runs = [workspace.run(job(task("only", "true"))) for _ in range(2)]
     assert [run.code for run in runs] == [0, 0]
     assert "warning" not in runs[1].err

@@ -36,6 +36,7 @@ SILENT = "service not running, 2 runs wait; the next command that changes a run 
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     need_namespaces()
     with open_terminal(tmp_path) as found:
+        found.workspace.configure("")
         yield found
 
 

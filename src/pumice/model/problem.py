@@ -18,13 +18,11 @@ of a file, an image, a setting, this machine. One tree of exceptions:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from keyword import iskeyword
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A position in a file. `line` and `column` count from 1; what is not known is 0.
 
     `file` names whatever the problem is about where that is no file: an image, a pod, or an option as the command line
@@ -42,7 +40,7 @@ class Position:
         if not option.startswith("--"):
             return self
         name = option.removeprefix("--").replace("-", "_")
-        return replace(self, file=f"{name}_{colon}{rest}" if iskeyword(name) else f"{name}{colon}{rest}")
+        return self._replace(file=f"{name}_{colon}{rest}" if iskeyword(name) else f"{name}{colon}{rest}")
 
     def __str__(self) -> str:
         return ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
@@ -51,8 +49,7 @@ class Position:
 NOWHERE: Final = Position()
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """`fatal` is False where the work goes on without what the problem is about: then it is a warning.
 
     A `hint` that names flags or commands has a `python_hint`, which names what a program would write instead.
@@ -75,7 +72,7 @@ class Problem:
     @property
     def in_python(self) -> Problem:
         """The problem in the words of Python."""
-        return replace(self, hint=self.python_hint or self.hint, where=self.where.in_python, python_hint="")
+        return self._replace(hint=self.python_hint or self.hint, where=self.where.in_python, python_hint="")
 
 
 class PumiceError(Exception):

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ class Box:
             root=RootFs(),
             hidden=("/home", "/root"),
         )
-        return replace(spec, **changes)
+        return spec._replace(**changes)
 
     async def start(self, spec: ContainerSpec) -> Output:
         reader, writer = os.pipe()

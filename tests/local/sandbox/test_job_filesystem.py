@@ -31,6 +31,8 @@ def _filesystem(directory: Path, *, all_users: bool) -> JobFilesystem:
         etc="/etc",
         mount_points=(),
         all_users=all_users,
+        images={},
+        attached={},
     )
 
 

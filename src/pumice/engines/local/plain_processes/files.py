@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, Tmpfs
@@ -47,7 +46,7 @@ class ContainerFiles:
             self._mount(mount if isinstance(mount, Mount) else self._memory(spec.pod, mount))
         for file in spec.files:
             if not file.path.startswith(_MACHINE_FILES):
-                self.add(replace(file, data=self._translated(file.data)))
+                self.add(file._replace(data=self._translated(file.data)))
         if not os.path.isdir(self.host_path(spec.cwd)):  # noqa: PTH112 - False if a parent may not be searched
             # Pods create a missing working directory; not on the user's machine, though.
             self.add_directory(spec.cwd)

@@ -7,7 +7,6 @@ therefore written to a memfd, whose descriptor is the first one attached.
 from __future__ import annotations
 
 import array
-import dataclasses
 import json
 import os
 import socket
@@ -63,11 +62,10 @@ def _receive_packet(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def encode_spec(spec: ContainerSpec) -> Message:
-    # asdict copies recursively, which took half of the time for hundreds of containers.
-    plain: Message = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec)}
+    plain: Message = spec._asdict()
     plain["env"] = dict(spec.env)
-    plain["root"] = dataclasses.asdict(spec.root)
-    plain["mounts"] = [{"kind": type(mount).__name__, **dataclasses.asdict(mount)} for mount in spec.mounts]
+    plain["root"] = spec.root._asdict()
+    plain["mounts"] = [{"kind": type(mount).__name__, **mount._asdict()} for mount in spec.mounts]
     # Latin-1 maps every byte to one character.
     plain["files"] = [[file.path, file.data.decode("latin-1"), file.mode] for file in spec.files]
     return plain

@@ -9,7 +9,11 @@ import contextlib
 import fcntl
 import os
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # job-init does not load it.
+    from pathlib import Path
 
 _LOCK = "lock"
 
@@ -60,7 +64,7 @@ def _is_dead(directory: Path) -> bool:
     return True
 
 
-def remove(directory: Path) -> None:
+def remove(directory: str | Path) -> None:
     """Remove a tree, including the directories of mode 000 that overlays leave behind."""
     for path, directories, _ in os.walk(directory):
         for name in directories:

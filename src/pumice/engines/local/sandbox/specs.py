@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # What containers see of this machine where it serves as image: programs, libraries and their settings, no data.
 SYSTEM_DIRECTORIES = frozenset(
@@ -11,8 +11,7 @@ SYSTEM_DIRECTORIES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """A file or directory of the host, bound with all mounts below it.
 
     `volume`, if set, is a directory above the source whose content pods can change: no link below it is followed. It is
@@ -25,8 +24,7 @@ class Mount:
     volume: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tmpfs:
+class Tmpfs(NamedTuple):
     """A memory volume; containers of a pod that name the same volume share it."""
 
     target: str
@@ -37,8 +35,7 @@ class Tmpfs:
     group: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """A small private file, mounted at `path`."""
 
     path: str
@@ -46,8 +43,7 @@ class File:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxOptions:
+class SandboxOptions(NamedTuple):
     """`shared` are the paths of the host that containers will mount.
 
     With `nested`, containers of root can make user namespaces; those of others always can.
@@ -57,8 +53,7 @@ class SandboxOptions:
     nested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RootFs:
+class RootFs(NamedTuple):
     """`image` is the real path of a directory with an unpacked image, or None for the host's file system.
 
     `upper` is the directory that keeps the writable layer, or None for memory that ends with the container.
@@ -69,8 +64,7 @@ class RootFs:
     read_only: bool = False  # mounts excepted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
+class ContainerSpec(NamedTuple):
     id: str
     pod: str
     argv: tuple[str, ...]

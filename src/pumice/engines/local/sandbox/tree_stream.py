@@ -14,7 +14,6 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 DIRECTORY, FILE, LINK, SKIPPED, END = "directory", "file", "link", "skipped", "end"
@@ -92,18 +91,18 @@ def _write_line(out: BinaryIO, **entry: Any) -> None:
     out.write(json.dumps(entry).encode() + b"\n")
 
 
-@dataclass(slots=True)
 class TreeReader:
     """Creates what a stream says, as `name` in a directory that the caller trusts.
 
     `skipped` gets the path and the reason of what was left out, and whether that is an error.
     """
 
-    source: BinaryIO
-    directory: int
-    name: str
-    skipped: Callable[[str, str, bool], None]
-    _links: dict[Path, str] = field(default_factory=dict)  # made at the end
+    def __init__(self, source: BinaryIO, directory: int, name: str, skipped: Callable[[str, str, bool], None]) -> None:
+        self.source = source
+        self.directory = directory
+        self.name = name
+        self.skipped = skipped
+        self._links: dict[Path, str] = {}  # made at the end
 
     def read(self) -> None:
         """Raises OSError if the target itself cannot be written, and StreamError."""

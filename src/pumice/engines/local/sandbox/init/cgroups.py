@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from pumice.engines.local.sandbox import kernel_files
@@ -22,8 +21,7 @@ _ENGINE_GROUP = "pumice-engine"
 _PERIOD = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(NamedTuple):
     """The group below which new groups for one controller are created."""
 
     parent: str

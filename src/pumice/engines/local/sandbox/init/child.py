@@ -13,8 +13,7 @@ import struct
 import sys
 import termios
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, protocol, syscalls, tree_stream
 from pumice.engines.local.sandbox.init import exec_command, privileges
@@ -39,8 +38,7 @@ _STANDARD = (0, 1, 2)
 _HIGHEST_DESCRIPTOR = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(NamedTuple):
     """Descriptors for a new process; `errors` is the pipe for why the command does not run.
 
     With `terminal` it gets a terminal of the container instead of streams, whose other end goes to this socket.
@@ -59,8 +57,7 @@ class Streams:
         return [each for each in found if each is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSetup:
+class ContainerSetup(NamedTuple):
     """Everything that a new process needs to become a container."""
 
     spec: ContainerSpec
@@ -71,8 +68,7 @@ class ContainerSetup:
     all_processes: int | None = None  # that the job may have, if no control group limits those of the pod
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(NamedTuple):
     """Descriptors that were opened for a new process: its control groups, and the trees that it mounts."""
 
     groups: Sequence[int] = ()

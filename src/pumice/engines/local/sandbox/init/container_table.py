@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from pumice.engines.local.sandbox import syscalls
@@ -38,31 +37,31 @@ class GroupMaker(Protocol):
     def group(self, limits: GroupLimits) -> Group: ...
 
 
-@dataclass(slots=True)
 class Process:
     """A child of job-init: the first process of a container, or one started by exec."""
 
-    name: str
-    pid: int
-    pidfd: int
-    errors: int | None  # the pipe of `child`, until it is known whether the command runs
-    failed: bool = False
+    def __init__(self, name: str, pid: int, errors: int) -> None:
+        self.name = name
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.errors: int | None = errors  # the pipe of `child`, until it is known whether the command runs
+        self.failed = False
 
     def send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
 
-@dataclass(slots=True)
 class Container:
-    setup: ContainerSetup
-    process: Process
-    group: Group
-    directory: str
-    oom_event: int | None
-    namespace: int = 0
-    oom_killed: bool = False
-    killed_instead_of: int = 0  # the signal that the kernel would have discarded
+    def __init__(self, setup: ContainerSetup, process: Process, group: Group, directory: str) -> None:
+        self.setup = setup
+        self.process = process
+        self.group = group
+        self.directory = directory
+        self.oom_event = group.oom_event()
+        self.namespace = 0
+        self.oom_killed = False
+        self.killed_instead_of = 0  # the signal that the kernel would have discarded
 
     def send(self, number: int, *, now: bool) -> bool:
         """False if the signal is blocked for a moment and should be sent a little later, unless `now`.
@@ -152,7 +151,7 @@ class ContainerTable:
                     child.become_container(setup, Streams(stdout, stderr, errors), inherited)
 
                 process = self._fork(spec.id, pids, become)
-            container = self.running[spec.id] = Container(setup, process, group, directory, group.oom_event())
+            container = self.running[spec.id] = Container(setup, process, group, directory)
         except BaseException:
             group.remove()
             shutil.rmtree(directory, ignore_errors=True)
@@ -241,7 +240,7 @@ class ContainerTable:
             os.close(errors_write)
             syscalls.setns(self._own_pid_namespace, syscalls.NEWPID)
         os.set_blocking(errors_read, False)
-        return Process(name, pid, os.pidfd_open(pid), errors_read)
+        return Process(name, pid, errors_read)
 
 
 def _write_files(directory: str, spec: ContainerSpec) -> list[str]:

@@ -14,8 +14,6 @@ import resource
 import signal
 import socket
 import sys
-import traceback
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, protocol, scratch, syscalls
@@ -140,7 +138,7 @@ def refuse(channel: socket.socket, error: OSError, context: str = "") -> None:
 def _clean_up(config: dict[str, Any], groups: cgroups.Cgroups) -> NoReturn:
     """Every process of the job has ended: job-init's exit status arrives only after the last of them."""
     groups.remove_all()
-    scratch.remove(Path(config["directory"]))
+    scratch.remove(config["directory"])
     sys.exit(0)
 
 
@@ -166,7 +164,7 @@ def _job_init(
             Server(channel, watched, containers).serve()
             code = 0
     except BaseException:  # noqa: BLE001 - a forked process must not return; the client reads the last line
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init import seccomp
@@ -21,8 +21,7 @@ _SETFCAP = 31
 _KEPT = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, _SETFCAP})
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of the engine's process, which containers get back, and the kernel's highest capability."""
 
     open_files: tuple[int, int]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from dataclasses import dataclass
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.net.netlink import Netlink
@@ -40,13 +39,13 @@ def _set(path: str, value: str) -> None:
         file.write(value)
 
 
-@dataclass(slots=True)
 class PodNetwork:
     """The namespaces that the containers of a pod share (network, host name, IPC), kept alive by descriptors."""
 
-    address: str
-    index: int
-    namespaces: tuple[int, ...] = ()
+    def __init__(self, address: str, index: int) -> None:
+        self.address = address
+        self.index = index
+        self.namespaces: tuple[int, ...] = ()
 
     def close(self) -> None:
         for descriptor in self.namespaces:

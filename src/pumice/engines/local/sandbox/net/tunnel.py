@@ -15,10 +15,9 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox import kernel_files, syscalls
 from pumice.engines.local.sandbox.init import exec_command, idmap
 from pumice.engines.local.sandbox.net import nat
 from pumice.engines.local.sandbox.net.netlink import Netlink
@@ -125,7 +124,7 @@ def _set_up(network: int, pods: bytes, refused: list[str]) -> None:
 
 
 def _has_default_route() -> bool:
-    rows = (line.split() for line in Path("/proc/self/net/route").read_text().splitlines()[1:])
+    rows = (line.split() for line in kernel_files.read_lines("/proc/self/net/route")[1:])
     return any(row[0] == INTERFACE and row[1] == _DEFAULT_ROUTE for row in rows)
 
 

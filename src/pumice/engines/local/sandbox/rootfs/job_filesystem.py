@@ -13,8 +13,7 @@ import shutil
 import stat
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pumice.engines.local.sandbox import kernel_files, syscalls
 from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
@@ -30,8 +29,7 @@ class OpenTrees(Protocol):
     def __call__(self, sources: Sequence[Source], *, below: bool = True) -> list[Tree]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilesystem:
+class JobFilesystem(NamedTuple):
     """Each container builds its root at `build`, in a mount namespace of its own."""
 
     build: str
@@ -41,25 +39,25 @@ class JobFilesystem:
     etc: str
     mount_points: tuple[str, ...]
     all_users: bool
+    images: dict[str, list[str]]  # the layers of those that were used
+    attached: dict[str, str]  # directories of the host, and where they are
     host: str = ""  # where the host's file system is with the ids of the job, if they are mapped
     trees: OpenTrees | None = None  # opens trees of the host, likewise
-    _images: dict[str, list[str]] = field(default_factory=dict)
-    _attached: dict[str, str] = field(default_factory=dict)
 
     def lower_of(self, image: str) -> list[str]:
         """The layers of an image, the topmost first; made once, before a container forks.
 
         The image of another user has a writable skeleton on top.
         """
-        if image not in self._images:
+        if image not in self.images:
             layers = [self._attach(image, "/")]
             if not self.all_users and _belongs_to_others(image):
-                skeleton = f"{self.skeletons}/{len(self._images)}"
+                skeleton = f"{self.skeletons}/{len(self.images)}"
                 os.mkdir(skeleton)
                 _make_skeleton(skeleton, image, _WRITABLE_IN_IMAGE)
                 layers.insert(0, skeleton)
-            self._images[image] = layers
-        return self._images[image]
+            self.images[image] = layers
+        return self.images[image]
 
     def upper_of(self, upper: str | None) -> str | None:
         """The path of a writable layer on disk; also to be called before a container forks."""
@@ -70,17 +68,17 @@ class JobFilesystem:
 
     def _attach(self, path: str, volume: str = "") -> str:
         """Return where a directory of the host is with the ids of the job; below `volume` no link is followed."""
-        if path not in self._attached:
+        if path not in self.attached:
             [tree] = (self.trees or _open_trees)([(path, volume)])
-            point = f"{self.skeletons}/attached-{len(self._attached)}"
+            point = f"{self.skeletons}/attached-{len(self.attached)}"
             # Without a tree, the container finds nothing there, and says so.
             if not isinstance(tree, OSError):
                 if stat.S_ISDIR(os.fstat(tree).st_mode):
                     os.mkdir(point)
                     syscalls.attach_tree(tree, point)
                 os.close(tree)
-            self._attached[path] = point
-        return self._attached[path]
+            self.attached[path] = point
+        return self.attached[path]
 
 
 def _open_trees(sources: Sequence[Source], *, below: bool = True) -> list[Tree]:
@@ -113,6 +111,8 @@ def prepare(directory: str, *, all_users: bool, trees: OpenTrees | None = None) 
         etc=_etc(f"{directory}/etc", host, mount_points),
         mount_points=mount_points,
         all_users=all_users,
+        images={},
+        attached={},
         host=host,
         trees=trees,
     )
