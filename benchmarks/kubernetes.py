@@ -114,7 +114,7 @@ class Controller:
 
 @contextlib.contextmanager
 def controller(kubeconfig: Path, namespace: str) -> Iterator[Controller]:
-    command = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+    command = [sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())"]
     command += ["controller", f"--kubeconfig={kubeconfig}", "--gang=none", f"--namespace={namespace}"]
     log = kubeconfig.with_name(f"controller-{namespace}.log")
     with log.open("wb") as output:
@@ -149,7 +149,7 @@ def job(name: str, pods: int) -> dict[str, object]:
 def bodies(jobs: Sequence[tuple[str, int]], namespace: str) -> list[bytes]:
     """Return the pods that the controller creates."""
     text = "\n---\n".join(json.dumps(job(*one)) for one in jobs)
-    render = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+    render = [sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())"]
     render += ["render", "-", "-o", "json", "--namespace", namespace]
     done = subprocess.run(render, input=text.encode(), capture_output=True, check=True)
     pods = [one for one in json.loads(done.stdout)["items"] if one["kind"] == "Pod"]
@@ -353,7 +353,7 @@ def main() -> int:
         print("the programs of Kubernetes are not built: make test does it; nothing was measured")
         return 0
     with temporary_cluster(programs) as cluster:
-        install = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+        install = [sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())"]
         crds = subprocess.run([*install, "install", "--crds-only"], capture_output=True, check=True, text=True).stdout
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
         api = cluster.api()

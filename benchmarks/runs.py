@@ -128,7 +128,7 @@ def _sampled(environ: dict[str, str], home: Path) -> None:
     task = {"name": "worker", "replicas": _SAMPLED, "template": template}
     job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "sampled"}}
     (home / "job.yaml").write_bytes(msgspec.json.encode({**job, "spec": {"tasks": [task]}}))
-    command = [sys.executable, "-c", "from pumice.cli.main import main; main()", "run", "job.yaml", "--fit"]
+    command = [sys.executable, "-c", "from pumice.cli.program import main; main()", "run", "job.yaml", "--fit"]
     process = subprocess.Popen(
         command, env=environ, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

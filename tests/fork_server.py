@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from tests.meta.tree import ROOT
 
@@ -27,14 +28,17 @@ from tests.meta.tree import ROOT
 # process group, and die with the tests.
 _SERVER = """
 import gc, importlib, json, os, signal, socket, sys
-from pumice.cli.main import main
+from pumice.cli.program import main
 
-for name in sys.argv[2:]:
+for name in ("pumice.cli.main", *sys.argv[2:]):
     importlib.import_module(name)
 gc.collect()
 gc.freeze()
 control = socket.socket(fileno=int(sys.argv[1]))
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+# As a shell in the foreground starts a program, also where the tests run in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 while True:
     message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 4)
     if not message:
@@ -58,6 +62,9 @@ os.close(report)
 for number, descriptor in enumerate(streams):
     os.dup2(descriptor, number)
     os.close(descriptor)
+# New ones: those of the server remember what they wrote to, such as a file.
+sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
+sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 request = json.loads(message)
 os.chdir(request["cwd"])
 os.environ.clear()
@@ -112,6 +119,35 @@ class Forked:
         self.wait()
 
 
+class PipedFork(Forked):
+    """A child whose output the test reads, as of a `subprocess.Popen`."""
+
+    def __init__(self, report: int, stdout: int, stderr: int) -> None:
+        super().__init__(report)
+        self.stdout, self.stderr = open(stdout), open(stderr)  # noqa: SIM115 - `communicate` closes them
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read the rest of both streams, and wait for the end."""
+        rest = ["", ""]
+
+        def read(number: int, stream: TextIO) -> None:
+            if not stream.closed:
+                with stream:
+                    rest[number] = stream.read()
+
+        readers = [
+            threading.Thread(target=read, args=each, daemon=True) for each in enumerate((self.stdout, self.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(timeout)
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        self.wait(timeout)
+        return rest[0], rest[1]
+
+
 class ForkServer:
     def __init__(self, *modules: str) -> None:
         self._lock = threading.Lock()
@@ -141,17 +177,32 @@ class ForkServer:
         stdin: int | None = None,
     ) -> Forked:
         """Start `pumice` with these arguments, by default without input; the descriptors stay those of the caller."""
+        return Forked(self._request(argv, cwd, env, [stdin, out, out if err is None else err]))
+
+    def _request(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int | None]) -> int:
+        """Return the descriptor on which the end of the child is reported."""
         request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
         report, theirs = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
-        streams = [null if stdin is None else stdin, out, out if err is None else err]
         try:
             with self._lock:
-                socket.send_fds(self._control, [request], [*streams, theirs])
+                socket.send_fds(
+                    self._control, [request], [*(null if each is None else each for each in streams), theirs]
+                )
         finally:
             os.close(null)
             os.close(theirs)
-        return Forked(report)
+        return report
+
+    def open(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> PipedFork:
+        """Start `pumice` with these arguments, and read what it prints."""
+        (out, out_write), (err, err_write) = os.pipe(), os.pipe()
+        try:
+            report = self._request(argv, cwd, env, [None, out_write, err_write])
+        finally:
+            os.close(out_write)
+            os.close(err_write)
+        return PipedFork(report, out, err)
 
     def run(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float, stdin: int | None = None

@@ -21,7 +21,7 @@ from tests.cluster.processes import Daemon
 from tests.fork_server import Forked, fork_server
 from tests.meta.tree import ROOT
 
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 ENVIRON = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")}
 PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 

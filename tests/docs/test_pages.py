@@ -18,7 +18,7 @@ from scripts.terminal_pictures import comparable
 from tests.conftest import IN_CI
 from tests.docs import console
 from tests.docs.markdown import TRANSLATIONS, Block, all_blocks, blocks, original, pages
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT, shown
 
 # Files of another kind, by the key that they start with.

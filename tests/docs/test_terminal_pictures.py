@@ -13,7 +13,7 @@ from scripts.terminal_pictures import IMAGES, PICTURES, Picture, comparable, dra
 from scripts.terminal_svg import svg, text
 from tests.conftest import IN_CI
 from tests.docs.markdown import pages
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 

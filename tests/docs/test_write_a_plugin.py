@@ -26,7 +26,7 @@ def test_the_guide_works_as_shown(tmp_path: Path) -> None:
     Path(site, "environment-of-the-tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT / 'src'}\n")
     # As pip writes it: a script, so that Python does not look for modules in the working directory.
     pumice, main = environment / "bin" / "pumice", environment / "bin" / "pumice-main.py"
-    main.write_text("import sys\nfrom pumice.cli.main import main\nsys.exit(main())\n")
+    main.write_text("import sys\nfrom pumice.cli.program import main\nsys.exit(main())\n")
     pumice.write_text(f'#!/bin/sh\nexec "{environment}/bin/python" "{main}" "$@"\n')
     pumice.chmod(0o755)
     folder = tmp_path / "pumice scratch"

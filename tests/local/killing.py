@@ -23,7 +23,7 @@ from typing import Any
 from tests.local.running import SEARCH_PATH
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 # Long enough for a machine that is busy with other tests; an idle one needs a few hundredths of it.
 PATIENCE = 20.0
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")

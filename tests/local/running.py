@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
-from tests.fork_server import fork_server
+from tests.fork_server import ForkServer, PipedFork, fork_server
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
 _CONFIG = str(Path(__file__).resolve().parent / "data" / "config")
@@ -26,7 +25,7 @@ _MAIN = """
 import signal, sys
 signal.signal(signal.SIGINT, {SIGINT})
 signal.signal(signal.SIGQUIT, {SIGQUIT})
-from pumice.cli.main import main
+from pumice.cli.program import main
 sys.exit(main())
 """
 _FOREGROUND = _MAIN.format(SIGINT="signal.default_int_handler", SIGQUIT="signal.SIG_DFL")
@@ -35,10 +34,8 @@ _BACKGROUND = _MAIN.format(SIGINT="signal.SIG_IGN", SIGQUIT="signal.SIG_IGN")
 Manifest = dict[str, Any]
 
 
-def need_namespaces() -> None:
-    missing = [problem.where.file for problem in check_kernel().missing]
-    if missing:
-        pytest.skip(f"this machine refuses {', '.join(missing)}")
+def _server() -> ForkServer:
+    return fork_server("pumice.cli.run.command")
 
 
 def need_login() -> None:
@@ -106,7 +103,12 @@ class Workspace:
             *flags,
         ]
 
-    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> PipedFork:
+        """Start a job, in a process that need not load all modules first."""
+        words = ["run", self._written(*documents), *flags]
+        return _server().open(words, cwd=Path(self.cwd or self.directory), env=self.env)
+
+    def start_python(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start Python, as a user does."""
         return subprocess.Popen(
             self.argv(*documents, flags=flags),
@@ -121,8 +123,7 @@ class Workspace:
     def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
         """Run a job to its end, in a process that need not load all modules first."""
         words = ["run", self._written(*documents), "--timeout=60s", *flags]
-        cwd = Path(self.cwd or self.directory)
-        done = fork_server("pumice.cli.run.command").run(words, cwd=cwd, env=self.env, timeout=100)
+        done = _server().run(words, cwd=Path(self.cwd or self.directory), env=self.env, timeout=100)
         return Result(done.returncode, done.stdout, done.stderr)
 
 

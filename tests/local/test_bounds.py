@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Workspace, extra_object, job, need_namespaces, scripted, task
+from tests.local.running import Workspace, extra_object, job, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 
 FILL = """
 import os, sys

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pumice.cli.main import main
-from tests.local.running import Workspace, job, need_namespaces, task
+from tests.local.running import Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 Manifest = dict[str, Any]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.local.commands import WAITING, Terminal
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, processes, task
+from tests.local.sandbox.boxes import need_namespaces
 
 
 @pytest.fixture(params=["namespaces", "process"])

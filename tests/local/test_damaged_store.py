@@ -15,10 +15,11 @@ import pytest
 
 from tests.fork_server import fork_server
 from tests.local.commands import MODULES, Terminal
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 READERS = ("ps -a", "ps --active", "get trial", "logs trial", "why trial", "replay trial")
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")

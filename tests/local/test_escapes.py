@@ -33,8 +33,8 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
 from tests.local.commands import Terminal
 from tests.local.roots import small_root
-from tests.local.running import Workspace, job, need_namespaces, task
-from tests.local.sandbox.boxes import Box, in_box, python_mounts, run
+from tests.local.running import Workspace, job, task
+from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts, run
 from tests.unit.cli.screens import OnTerminal
 
 AS_ROOT = os.geteuid() == 0
@@ -511,7 +511,7 @@ def test_a_hostile_terminal_reaches_only_its_own_client(tmp_path: Path) -> None:
     script = "rm /dev/ptmx && mkfifo /dev/ptmx; echo up; sleep 1000"
     process = terminal.workspace.start(job(task("hostile", script), task("honest", "echo up; sleep 1000")))
     terminal.until(lambda: terminal("logs", "trial", code=None).out.count("up\n") == 2)
-    pumice = shlex.join([sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"])
+    pumice = shlex.join([sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())"])
     screen = OnTerminal(["sh", "-c", f"{pumice} exec hostile-0 -- sh; echo code $?"], tmp_path, terminal.workspace.env)
     screen.read_until("cannot open a terminal")
     screen.read_until("code 1")

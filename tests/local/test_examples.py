@@ -21,7 +21,7 @@ IN_CI = os.environ.get("CI") == "true"
 EXAMPLES = ROOT / "examples"
 GUIDES = ROOT / "docs" / "guides"
 IMAGE = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 # What stands in where torch does not matter: the master accepts every worker, and each tells its rank.
 RING = """
 import os, socket

@@ -15,10 +15,11 @@ import pytest
 
 from tests.fork_server import fork_server
 from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import job, need_namespaces, processes, scripted, task
+from tests.local.running import job, processes, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 PUMICE = shlex.join([sys.executable, "-c", MAIN])
 LARGE = 5_000_000
 

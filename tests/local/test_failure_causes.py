@@ -14,7 +14,8 @@ import pytest
 
 from scripts.frameworks import MPI4PY, TORCH, Framework, environment, find
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Result, Workspace, job, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"

@@ -22,7 +22,8 @@ from pathlib import Path
 import pytest
 
 from scripts.frameworks import TORCH, find
-from tests.local.running import Result, need_namespaces
+from tests.local.running import Result
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"

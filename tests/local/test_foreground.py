@@ -24,7 +24,8 @@ from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
 from tests.conftest import SOAK
 from tests.local.commands import Terminal
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
 WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.2; done; echo done"
@@ -76,7 +77,6 @@ def test_detach_from_another_terminal(terminal: Terminal) -> None:
 
 def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
     process = terminal.workspace.start(job(task("w", "trap '' TERM; echo up; sleep 1000 & wait; sleep 1000")))
-    assert process.stdout is not None
     assert process.stdout.readline() == "w-0  up\n"
     process.kill()
     process.communicate()
@@ -104,7 +104,6 @@ def test_a_second_viewer_leaves_a_run_that_goes_on(terminal: Terminal) -> None:
 def test_a_slow_reader_gets_every_line_in_order(terminal: Terminal) -> None:
     script = f"seq -f '%.0f {'x' * 100}' {LINES}; echo done"
     process = terminal.workspace.start(job(task("w", script, replicas=8)), flags=["--no-prefix", "--json"])
-    assert process.stdout is not None
     seen: dict[str, list[int]] = {f"w-{index}": [] for index in range(8)}
     first = process.stdout.readline()
     assert json.loads(first)["type"] == "plan"

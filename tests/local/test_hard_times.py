@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.local.killing import Traces, scratch
-from tests.local.running import Workspace, job, need_namespaces, task
+from tests.local.running import Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 # What it becomes is the leader of a session that has the terminal: who is told when that goes.
 LEAD = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -70,7 +71,7 @@ def test_closed_terminal_ends_the_job_gracefully(workspace: Workspace, ignored: 
 
 def test_stopped_for_a_while(workspace: Workspace) -> None:
     """Pods go on meanwhile; what they have printed and how they have ended is not lost."""
-    process = workspace.start(job(task("only", "echo up; sleep 1; seq 1 20000; exit 3", 2), maxRetry=1))
+    process = workspace.start_python(job(task("only", "echo up; sleep 1; seq 1 20000; exit 3", 2), maxRetry=1))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     process.send_signal(signal.SIGSTOP)
@@ -85,7 +86,7 @@ def test_stopped_for_a_while(workspace: Workspace) -> None:
 def test_nobody_reads_the_output(workspace: Workspace, number: signal.Signals, code: int) -> None:
     """As with a pager that waits for a key: pumice waits for it, and hears of a signal only when there are two."""
     traces = Traces.before(workspace.directory)
-    process = workspace.start(job(task("only", "seq 1 1000000; sleep 1000")))
+    process = workspace.start_python(job(task("only", "seq 1 1000000; sleep 1000")))
     try:
         _wait_for(lambda: process.poll() is not None or _stands_still(workspace))
         traces.look(process.pid)
@@ -116,7 +117,7 @@ def test_working_directory_that_goes_away(workspace: Workspace) -> None:
     work = workspace.directory / "work"
     work.mkdir()
     inner = Workspace(work, {"XDG_STATE_HOME": str(workspace.directory / "state")})
-    process = inner.start(job(task("only", "echo up; sleep 1; echo on")))
+    process = inner.start_python(job(task("only", "echo up; sleep 1; echo on")))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     shutil.rmtree(work)

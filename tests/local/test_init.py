@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from scripts.frameworks import RAY, TENSORFLOW, TORCH, Framework, environment, find
-from tests.local.running import need_login, need_namespaces
+from tests.local.running import need_login
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 SCRIPTS = {
     "torch": """
 import torch, torch.distributed as dist

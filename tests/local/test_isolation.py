@@ -210,7 +210,7 @@ def test_pumice_run_where_something_is_refused(
     """With a real refusal; the message names what is missing and the command that grants it."""
     need_namespaces()
     (tmp_path / "job.yaml").write_text(JOB)
-    main = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    main = "import sys; from pumice.cli.program import main; sys.exit(main())"
     flags = ("--network=job", "--timeout=50s", f"--isolation={isolation}")
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
     command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))

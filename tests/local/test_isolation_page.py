@@ -9,7 +9,8 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.local.running import Workspace, job, need_namespaces, task
+from tests.local.running import Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 AS_ROOT = os.geteuid() == 0

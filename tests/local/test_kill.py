@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from tests.conftest import SOAK, seed
 from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
+from tests.local.sandbox.boxes import need_namespaces
 
 LANES = 2  # at once in one test
 KILLS = 5 if SOAK else 2  # in each of them
@@ -20,9 +20,7 @@ KILLS = 5 if SOAK else 2  # in each of them
 
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
-    missing = [problem.where.file for problem in check_kernel().missing]
-    if missing:
-        pytest.skip(f"this machine refuses {', '.join(missing)}")
+    need_namespaces()
 
 
 def _kill(tmp_path: Path, turn: int, flags: Sequence[str], record: Callable[[str, object], None]) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, task
+from tests.local.running import Manifest, Result, Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 # The first attempt of w-1 fails, after a restart of its container.
 TWICE = r"""
@@ -163,29 +164,14 @@ def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
     second = task("second", "echo late")
     second["dependsOn"] = {"name": ["first"], "condition": "Completed"}
     process = workspace.start(job(first, second, policies=[]), flags=["--json"])
-    assert process.stdout is not None
-    assert process.stderr is not None
     for line in process.stdout:
         if '"early"' in line:
             break
-    argv = workspace.argv()[:3]
-    followers = [
-        subprocess.Popen(
-            [*argv, "logs", "-f", *words],
-            cwd=tmp_path,
-            env=workspace.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for words in (["second-0"], ["trial"])
-    ]
+    server = fork_server("pumice.cli.run.command")
+    followers = [server.open(["logs", "-f", word], cwd=tmp_path, env=workspace.env) for word in ("second-0", "trial")]
     try:
-        whole = followers[1].stdout
-        assert whole is not None
         # It follows, and the run goes on.
-        assert whole.readline() == "first-0   early\n"
+        assert followers[1].stdout.readline() == "first-0   early\n"
         assert _logs(workspace).out == "first-0   early\n"
         assert followers[0].poll() is None
         (tmp_path / "go").touch()

@@ -113,7 +113,7 @@ def _run_on(host: str, job: str, directory: Path) -> subprocess.CompletedProcess
     setup = "mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=$1/upper,workdir=$1/work,userxattr /usr/bin\n"
     setup += "".join("cp /usr/bin/busybox /usr/bin/nc\n" for _ in added)
     setup += f'cd /usr/bin; rm -f {" ".join(hidden)}; cd "$1"; shift; exec "$@"'
-    main = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    main = "import sys; from pumice.cli.program import main; sys.exit(main())"
     engine = (sys.executable, "-c", main, "run", "--network=job", "--timeout=50s", "job.yaml")
     environ = {
         "PATH": PATH,

@@ -30,7 +30,8 @@ from pumice.engines.local.service.service_paths import ServicePaths
 from tests.conftest import SOAK, seed
 from tests.local.crashing import nothing_left, record_of
 from tests.local.killing import Process
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 ACTIVE = 3  # runs at once
 SECONDS = 120.0

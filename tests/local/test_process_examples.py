@@ -15,7 +15,7 @@ from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
 IMAGE = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 # Replaces torch: the master waits until every worker has connected.
 RANKS = """
 import os, socket

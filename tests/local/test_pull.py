@@ -26,7 +26,8 @@ from tests.docs.markdown import blocks
 from tests.local.connect_proxy import connect_proxy
 from tests.local.registry import PushedImage, Registry, registry
 from tests.local.roots import small_root
-from tests.local.running import Workspace, job, need_namespaces, task
+from tests.local.running import Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.local.slow_link import slow_link
 from tests.local.token_server import TokenServer, token_server
 from tests.meta.tree import ROOT

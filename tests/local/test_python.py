@@ -15,7 +15,7 @@ import pytest
 
 import pumice
 from pumice.engines.local.runs.owner_lock import OwnerLock
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 
 pytest_plugins = ["pumice.testing"]
 WAITING = "echo up $VC_TASK_INDEX; while [ ! -e go ]; do sleep 0.2; done; echo done"

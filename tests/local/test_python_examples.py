@@ -16,7 +16,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.local import python_examples
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 FILE = Path(python_examples.__file__)

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 
 import pumice
 from tests.docs.markdown import all_blocks, blocks
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
 GUIDES = ROOT / "docs" / "guides"

@@ -15,7 +15,7 @@ import pytest
 
 import pumice
 from pumice.plugins import PyTorch
-from tests.local.running import need_namespaces
+from tests.local.sandbox.boxes import need_namespaces
 
 PUBLIC = {each for each in (getattr(pumice, name) for name in pumice.__all__) if inspect.isclass(each)}
 FLAGS = re.compile(r"(?<![\w-])--[a-z]|\bpumice (?:run|submit|stop|ps|resume|scale|exec)\b")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Manifest, Workspace, job, need_namespaces, task
+from tests.local.running import Manifest, Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 
 @pytest.fixture(scope="module", autouse=True)

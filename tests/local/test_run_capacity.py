@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from pumice.engines.local.scheduling.machine import read_machine
 from tests.conftest import SOAK
-from tests.local.running import SEARCH_PATH, Manifest, Workspace, job, need_namespaces, task
+from tests.local.running import SEARCH_PATH, Manifest, Workspace, job, task
+from tests.local.sandbox.boxes import kernel, need_namespaces
 
 # A job that holds what it has until somebody makes this file.
 MANY = 256 if SOAK else 64
@@ -57,7 +57,6 @@ def holding(workspace: Workspace, *tasks: Manifest) -> Iterator[None]:
     """Another run of the same user, for as long as it takes."""
     process = workspace.start(job(*tasks))
     try:
-        assert process.stdout is not None
         assert "up" in process.stdout.readline()
         yield
         (workspace.directory / "release").touch()
@@ -129,7 +128,6 @@ def test_runs_wait_for_room_in_turn_and_say_why(workspace: Workspace) -> None:
                 job(task("only", f"echo {number} >> order", container=claim)), flags=["--timeout", "30s"]
             )
             waiting.append(process)
-            assert process.stderr is not None
             line = next(line for line in process.stderr if line.startswith("waits: "))
             assert "; trial:1 holds " in line
             assert line.endswith(f"; {position} in queue\n")
@@ -144,7 +142,6 @@ def test_a_run_that_waits_can_be_stopped(workspace: Workspace, number: int) -> N
     claim = wants(cpu=all_cpus())
     with holding(workspace, task("holder", HOLD, container=claim)):
         process = workspace.start(job(task("only", "echo started", container=claim)))
-        assert process.stderr is not None
         assert any(line.startswith("waits: ") for line in process.stderr)
         process.send_signal(number)
         out, _ = process.communicate(timeout=60)
@@ -158,10 +155,8 @@ def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(workspace: W
     holder = task("holder", 'until [ -e "go$VC_TASK_INDEX" ]; do sleep 0.2; done; echo $VC_TASK_INDEX >> order', 3)
     holder["template"]["spec"]["containers"][0] |= wants(cpu=half)
     elastic = workspace.start(job(holder, minAvailable=2, plugins={"env": []}))
-    assert elastic.stderr is not None
     assert any("waits until there is room" in line for line in elastic.stderr)
     gang = workspace.start(job(task("only", "echo gang >> order", container=wants(cpu=all_cpus()))))
-    assert gang.stderr is not None
     assert any(line.startswith("waits: ") for line in gang.stderr)
     (workspace.directory / "go0").touch()
     assert any("waits behind trial:2" in line for line in elastic.stderr)
@@ -177,7 +172,6 @@ def test_a_run_that_was_killed_has_reserved_nothing(workspace: Workspace) -> Non
     claim = wants(cpu=all_cpus())
     process = workspace.start(job(task("holder", HOLD, container=claim)))
     try:
-        assert process.stdout is not None
         assert "up" in process.stdout.readline()
     finally:
         process.kill()
@@ -220,7 +214,7 @@ def test_threads_and_processors_are_those_of_the_limit(workspace: Workspace) -> 
     threads, processors = map(int, result.out.split())
     assert threads == 1
     # Where the kernel limits the share, it may be had on any processor.
-    assert processors == (len(read_machine().cpus) if "cpu" in check_kernel().limits else 1)
+    assert processors == (len(read_machine().cpus) if "cpu" in kernel().limits else 1)
     own = task("only", script, container={**limited, "env": [{"name": "OMP_NUM_THREADS", "value": "7"}]})
     assert workspace.run(job(own), flags=["--no-prefix"]).out.split()[0] == "7"
 

@@ -14,7 +14,8 @@ import pytest
 
 from pumice.cli.main import main
 from pumice.engines.local.state import run_directory
-from tests.local.running import Workspace, job, need_namespaces, processes, scripted, task
+from tests.local.running import Workspace, job, processes, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
 SIGNALS = [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
@@ -38,7 +39,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def _started(workspace: Workspace, script: str, grace: int) -> subprocess.Popen[str]:
     pod = {"terminationGracePeriodSeconds": grace}
-    process = workspace.start(job(task("only", script, pod=_pod(script) | pod)))
+    process = workspace.start_python(job(task("only", script, pod=_pod(script) | pod)))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     return process
@@ -94,7 +95,9 @@ def test_who_does_not_end_is_killed_when_the_grace_is_over(workspace: Workspace)
 @pytest.mark.parametrize("isolation", ["namespaces", "process"])
 def test_a_pod_does_not_inherit_ignored_signals(workspace: Workspace, isolation: str) -> None:
     workspace.background = True
-    process = workspace.start(job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"])
+    process = workspace.start_python(
+        job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"]
+    )
     out, err = process.communicate(timeout=60)
     ignored = int(out.split()[-1], 16)
     assert {number for number in signal.valid_signals() if ignored >> (number - 1) & 1} == set(), err
@@ -149,7 +152,7 @@ def test_ctrl_c_on_a_terminal(workspace: Workspace) -> None:
 
 def test_a_reader_that_has_seen_enough_ends_the_job(workspace: Workspace) -> None:
     endless = "trap 'exit 0' TERM; while :; do echo more; done"
-    process = workspace.start(job(task("only", endless, pod=_pod(endless))))
+    process = workspace.start_python(job(task("only", endless, pod=_pod(endless))))
     with process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Workspace, job, need_namespaces, scripted, task
+from tests.local.running import Workspace, job, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 
 # Listens on the ports that half of all jobs use, and leaves only when both jobs are there.
 PORTS = """
@@ -125,8 +126,6 @@ def test_publish_leads_into_the_pod(workspace: Workspace) -> None:
     process = workspace.start(
         job(task("only", "", container=scripted("python3", "-c", serve))), flags=["--publish", "only-0:80"]
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
     line = process.stderr.readline()
     while "is published on" not in line:
         line = process.stderr.readline()

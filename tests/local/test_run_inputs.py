@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Workspace, extra_object, job, need_namespaces, task
+from tests.local.running import Manifest, Workspace, extra_object, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 GONE_MAP = {"configMap": {"name": "gone"}}
 CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, task
+from tests.local.running import Manifest, Result, Workspace, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 RUNS = 'echo "${HOSTNAME#trial-}" >> runs; '
 # The first run of each pod ends in this way, later ones end well.

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Workspace, extra_object, job, need_namespaces, task
+from tests.local.running import Manifest, Workspace, extra_object, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 TYPES = {"plan", "phase", "pod", "log", "warning", "verdict"}
 

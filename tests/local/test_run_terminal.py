@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.running import Manifest, Workspace, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Workspace, job, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
 BAR = """

@@ -13,7 +13,8 @@ import pytest
 
 from pumice.cli.main import COMMANDS
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, need_namespaces, scripted, task
+from tests.local.running import Manifest, Result, Workspace, job, scripted, task
+from tests.local.sandbox.boxes import need_namespaces
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -208,7 +209,6 @@ def test_a_failure_is_reported_when_it_happens(workspace: Workspace) -> None:
     failing = "if [ $VC_TASK_INDEX = 0 ]; then exit 5; fi; exec sleep 100"
     tasks = [task("w", failing, 2), task("last", wait)]
     process = workspace.start(job(*tasks, plugins={"env": []}), flags=["--kill", "w-1@0s"])
-    assert process.stderr is not None
     seen = []
     for line in process.stderr:
         seen.append(line)
@@ -231,7 +231,6 @@ def test_a_failure_is_reported_when_it_happens(workspace: Workspace) -> None:
 def test_the_verdict_of_a_stopped_run_names_what_failed_before(workspace: Workspace) -> None:
     tasks = [task("bad", "echo broken; exit 5"), _looping("loop"), task("good", "sleep 100")]
     process = workspace.start(job(*tasks))
-    assert process.stderr is not None
     seen = []
     for line in process.stderr:
         seen.append(line)
@@ -261,7 +260,6 @@ def _restarting(**spec: Any) -> Manifest:
 def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(workspace: Workspace) -> None:
     # Where a way out of the job's network lacks something, that would be told with a hint of its own.
     process = workspace.start(_restarting(), flags=["--network=job"])
-    assert process.stderr is not None
     printed: list[str] = []
     while not printed or "hint" not in printed[-1]:
         line = process.stderr.readline()
@@ -296,7 +294,6 @@ def test_the_default_restart_policy_is_explained_once(workspace: Workspace) -> N
     only = task("only", "true", 2)
     del only["template"]["spec"]["restartPolicy"]
     process = workspace.start(job(only), flags=["--network=job"])
-    assert process.stderr is not None
     printed: list[str] = []
     while sum(" restart 1:" in line for line in printed) < 2:
         line = process.stderr.readline()

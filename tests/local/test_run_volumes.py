@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.local.running import Manifest, Workspace, extra_object, job, need_namespaces, task
+from tests.local.running import Manifest, Workspace, extra_object, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 CONFIG = extra_object("ConfigMap", "conf", data={"a.txt": "alpha", "b.txt": "beta"})
 SECRET = extra_object("Secret", "hush", stringData={"token": "s3cret"})

@@ -15,7 +15,8 @@ import pytest
 from pumice.engines.local.service.service_paths import ServicePaths
 from tests.fork_server import fork_server
 from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import extra_object, job, need_namespaces, processes, task
+from tests.local.running import extra_object, job, processes, task
+from tests.local.sandbox.boxes import need_namespaces
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,14 +19,15 @@ import pytest
 from pumice.engines.local.runs.owner_lock import FILE, Owner, start_time
 from pumice.engines.local.service.service_paths import ServicePaths
 from tests.local.commands import Terminal, open_terminal
-from tests.local.running import Manifest, job, need_namespaces, task
+from tests.local.running import Manifest, job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
 WORKER = "echo step; echo start >> starts.txt; while [ ! -e go ]; do sleep 0.1; done; echo done"
 # The second job needs the whole machine, and has to wait.
 QUARTER = {"resources": {"requests": {"cpu": "250m"}}}
 WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count() or 1)}}}
-ENTRY = "import sys; from pumice.cli.main import main; sys.exit(main())"
+ENTRY = "import sys; from pumice.cli.program import main; sys.exit(main())"
 KILLED = "train:1 was interrupted: the process that ran it was killed; it is queued again\n"
 RESTARTED = "train:1 was interrupted: the machine was restarted; it is queued again\n"
 SILENT = "service not running, 2 runs wait; the next command that changes a run starts it\n"

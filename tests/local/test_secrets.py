@@ -18,7 +18,7 @@ from tests.local.running import SEARCH_PATH
 from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 SECRET = "the-very-secret"
 
 

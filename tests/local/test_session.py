@@ -25,7 +25,8 @@ from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, WrongState
 from pumice.engines.local.session import LocalSession
 from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 

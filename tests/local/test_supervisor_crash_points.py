@@ -37,7 +37,8 @@ from tests.local.crashing import (
     request_of,
     status_of,
 )
-from tests.local.running import Manifest, job, need_namespaces, task
+from tests.local.running import Manifest, job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 DRAWN = 5  # places that `make test` tries; `make soak` tries all
 SECONDS = 60.0

@@ -11,13 +11,14 @@ from pumice.client.local_client import LocalClient
 from pumice.client.run_history import pods
 from pumice.engines.local.samples.sample_file import read_samples
 from tests.local.commands import Terminal
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 
 # Each pod holds memory, and computes until told to end.
 BUSY = "import os; held = bytearray(b'x' * (48 << 20))\nwhile not os.path.exists('go'): pass"
 MIB = 1 << 20
-MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize("isolation", ["namespaces", "process"])

@@ -13,7 +13,8 @@ import pytest
 from tests.fork_server import fork_server
 from tests.local.commands import WAITING, Terminal
 from tests.local.pages import MODULES, Page, Pages, as_another_user
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 
 POLICIES = [{"event": "PodFailed", "action": "RestartJob"}]
 FAILS_ONCE = (

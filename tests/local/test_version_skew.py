@@ -27,7 +27,8 @@ from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.state.settings import Retention
 from tests.local.commands import Terminal
 from tests.local.queued import record
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, processes, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.local.test_service import SECONDS, User, uid
 
 KEPT = Path(__file__).parent / "data"

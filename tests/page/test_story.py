@@ -12,7 +12,8 @@ import pytest
 
 from tests.fork_server import Forked, fork_server
 from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import job, need_namespaces, task
+from tests.local.running import job, task
+from tests.local.sandbox.boxes import need_namespaces
 from tests.page.browser import Watched, open_page, until
 
 if TYPE_CHECKING:

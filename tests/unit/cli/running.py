@@ -14,7 +14,7 @@ from pumice.cli.main import main
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PYTORCH = str(EXAMPLES / "pytorch-job.yaml")
-COMMAND = (sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())")
+COMMAND = (sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())")
 
 # A cluster that does not answer.
 UNREACHABLE = """\

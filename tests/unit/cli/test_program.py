@@ -1,7 +1,8 @@
-"""Ctrl-C while the program loads or exits: it ends without a traceback."""
+"""The program `pumice`: it ends without a traceback on Ctrl-C while it loads or exits, and loses no output."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -52,12 +53,23 @@ def test_an_interrupt_prints_nothing(moment: str) -> None:
 
 
 def test_other_errors_are_printed() -> None:
-    program = f"from {MODULE} import {FUNCTION}; {FUNCTION}(); undefined"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "schema"], capture_output=True, text=True, timeout=60, check=False
-    )
+    program = f"import sys; sys.argv = None; from {MODULE} import {FUNCTION}; {FUNCTION}()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert done.stderr.endswith("NameError: name 'undefined' is not defined\n")
+    assert done.stderr.endswith("TypeError: 'NoneType' object is not subscriptable\n")
+
+
+def test_output_is_complete_and_others_are_told_of_the_end() -> None:
+    last = "atexit.register(sys.stderr.write, 'last words')"
+    program = f"import atexit, sys; {last}; from {MODULE} import {FUNCTION}; sys.exit({FUNCTION}())"
+    schema, unknown = (
+        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, timeout=60, check=False)
+        for words in (["schema"], ["schema", "no-such-kind"])
+    )
+    assert isinstance(json.loads(schema.stdout), dict)
+    assert (schema.returncode, schema.stderr) == (0, b"last words")
+    assert unknown.returncode == 2
+    assert unknown.stderr.endswith(b"last words")
 
 
 def test_program_imports_only_what_python_has_loaded() -> None:

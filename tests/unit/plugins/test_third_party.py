@@ -49,7 +49,7 @@ spec:
 
 def program(packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the program as a user would who has these packages installed."""
-    command = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())", *words]
+    command = [sys.executable, "-c", "import sys; from pumice.cli.program import main; sys.exit(main())", *words]
     done = subprocess.run(command, env=environ(packages), capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stdout + done.stderr
     return done

@@ -153,7 +153,7 @@ def test_everything_in_a_pod(terminal: Terminal) -> None:
 
 
 def test_a_long_value_widens_only_its_own_section_of_a_narrow_terminal(tmp_path: Path) -> None:
-    command = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    command = "import sys; from pumice.cli.program import main; sys.exit(main())"
     environ = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}
     argv = [sys.executable, "-c", command, "explain", str(PYTORCH), "worker-1"]
     seen = {}
