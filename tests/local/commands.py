@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, processes
+from tests.local.running import MODULES, Manifest, Result, Workspace, processes
 
-MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
 WAITING = "echo up; while [ ! -e go ]; do sleep 0.2; done; echo done"
 
 

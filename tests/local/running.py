@@ -31,11 +31,19 @@ sys.exit(main())
 _FOREGROUND = _MAIN.format(SIGINT="signal.default_int_handler", SIGQUIT="signal.SIG_DFL")
 # As a shell without job control starts a program with `&`.
 _BACKGROUND = _MAIN.format(SIGINT="signal.SIG_IGN", SIGQUIT="signal.SIG_IGN")
+# What commands, and the processes that they fork, load in a run.
+MODULES = (
+    "pumice.cli.run.command",
+    "pumice.client.local_client",
+    "pumice.engines.local.supervisor.leased_process",
+    "cryptography.hazmat.primitives.serialization",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+)
 Manifest = dict[str, Any]
 
 
 def _server() -> ForkServer:
-    return fork_server("pumice.cli.run.command")
+    return fork_server(*MODULES)
 
 
 def need_login() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.fork_server import fork_server
-from tests.local.commands import MODULES, Terminal
-from tests.local.running import job, task
+from tests.local.commands import Terminal
+from tests.local.running import MODULES, job, task
 from tests.local.sandbox.boxes import need_namespaces
 
 READERS = ("ps -a", "ps --active", "get trial", "logs trial", "why trial", "replay trial")

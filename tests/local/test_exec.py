@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.fork_server import fork_server
-from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import job, processes, scripted, task
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import MODULES, job, processes, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal
 

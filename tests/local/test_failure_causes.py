@@ -14,7 +14,7 @@ import pytest
 
 from scripts.frameworks import MPI4PY, TORCH, Framework, environment, find
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, scripted, task
+from tests.local.running import MODULES, Manifest, Result, Workspace, job, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
@@ -74,7 +74,7 @@ def _verdict(workspace: Workspace, result: Result) -> list[str]:
     """The lines of the verdict. `why` prints the same, but for what to type."""
     lines = result.verdict
     assert 1 < len(lines) <= 6, result.err
-    pumice = fork_server("pumice.cli.run.command")
+    pumice = fork_server(*MODULES)
     why = pumice.run(["why", "trial"], cwd=workspace.directory, env=workspace.env, timeout=60)
     left_out = ("  next  ", "disk: ")
     found, printed = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, task
+from tests.local.running import MODULES, Manifest, Result, Workspace, job, task
 from tests.local.sandbox.boxes import need_namespaces
 
 # The first attempt of w-1 fails, after a restart of its container.
@@ -34,9 +34,7 @@ def _possible() -> None:
 
 
 def _logs(workspace: Workspace, *words: str, code: int = 0) -> Result:
-    done = fork_server("pumice.cli.run.command").run(
-        ["logs", *words], cwd=workspace.directory, env=workspace.env, timeout=100
-    )
+    done = fork_server(*MODULES).run(["logs", *words], cwd=workspace.directory, env=workspace.env, timeout=100)
     assert done.returncode == code, (words, done)
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -167,7 +165,7 @@ def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
     for line in process.stdout:
         if '"early"' in line:
             break
-    server = fork_server("pumice.cli.run.command")
+    server = fork_server(*MODULES)
     followers = [server.open(["logs", "-f", word], cwd=tmp_path, env=workspace.env) for word in ("second-0", "trial")]
     try:
         # It follows, and the run goes on.

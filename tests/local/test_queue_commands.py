@@ -14,8 +14,8 @@ import pytest
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.run_errors import ConnectionFailed
 from tests.fork_server import fork_server
-from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import extra_object, job, processes, task
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import MODULES, extra_object, job, processes, task
 from tests.local.sandbox.boxes import need_namespaces
 
 WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}

@@ -13,7 +13,7 @@ import pytest
 
 from pumice.cli.main import COMMANDS
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Result, Workspace, job, scripted, task
+from tests.local.running import MODULES, Manifest, Result, Workspace, job, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
 
 
@@ -192,9 +192,7 @@ def test_the_log_is_the_next_to_look_at(workspace: Workspace) -> None:
     result = workspace.run(job(task("only", "echo words; exit 3"), maxRetry=1))
     command = shlex.split(result.verdict[-1].removeprefix("  next"))
     assert command == ["pumice", "logs", "trial:1/only-0", "--tail", "30"]
-    shown = fork_server("pumice.cli.run.command").run(
-        command[1:], cwd=workspace.directory, env=workspace.env, timeout=60
-    )
+    shown = fork_server(*MODULES).run(command[1:], cwd=workspace.directory, env=workspace.env, timeout=60)
     assert shown.stdout == "only-0  words\n", shown.stderr
     log = result.verdict[-2].removeprefix("  log").strip()
     assert Path(log).read_text() == "words\n"

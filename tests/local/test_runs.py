@@ -14,8 +14,8 @@ import pytest
 
 from pumice.engines.local.service.service_paths import ServicePaths
 from tests.fork_server import fork_server
-from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import extra_object, job, processes, task
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import MODULES, extra_object, job, processes, task
 from tests.local.sandbox.boxes import need_namespaces
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fork_server import Forked, fork_server
-from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import job, task
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import MODULES, job, task
 from tests.local.sandbox.boxes import need_namespaces
 from tests.page.browser import Watched, open_page, until
 

@@ -43,6 +43,7 @@ from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.state.run_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
+from pumice.model.objects import KeyPair
 from pumice.model.snapshot import JobKey
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.loop import Loop
@@ -217,12 +218,16 @@ class LocalSession:
         settings = self.options.settings
         scratch = settings.state / "stage"
         try:
-            sandbox = await open_sandbox(
-                plan.admitted.job.uid,
-                scratch,
-                self.options.isolation,
-                emit.warn,
-                plan.inputs.sandbox_options(plan.manifests),
+            # The key is made while job-init starts: to load the library takes about as long.
+            sandbox, host_key = await asyncio.gather(
+                open_sandbox(
+                    plan.admitted.job.uid,
+                    scratch,
+                    self.options.isolation,
+                    emit.warn,
+                    plan.inputs.sandbox_options(plan.manifests),
+                ),
+                asyncio.to_thread(make_key_pair, "ed25519"),
             )
         except OSError as error:
             if not str(error.filename).startswith(str(scratch)):
@@ -231,7 +236,7 @@ class LocalSession:
         sandbox.on_lost = self.on_sandbox_lost or sandbox.on_lost
         try:
             plan.raise_limits()
-            return await self._run_in(sandbox, plan, emit)
+            return await self._run_in(sandbox, host_key, plan, emit)
         finally:
             self._cleaning = elapsed()
             await sandbox.close()
@@ -240,7 +245,7 @@ class LocalSession:
                 with suppress(OSError):
                     await asyncio.to_thread(plan.record.remove_scratch)
 
-    async def _run_in(self, sandbox: SandboxPort, plan: Preparation, emit: Emitter) -> Outcome:
+    async def _run_in(self, sandbox: SandboxPort, host_key: KeyPair, plan: Preparation, emit: Emitter) -> Outcome:
         options, job = self.options, plan.admitted.job
         ports = [(f"{job.name}-{each.pod}", each.port) for each in options.publish]
         names = [name for address, of in plan.inputs.names().items() for name in (*of, address)]
@@ -261,7 +266,7 @@ class LocalSession:
                 env=route.env,
                 nameservers=route.nameservers,
             )
-            live = self._live = _assemble(plan, emit, sandbox, facts)
+            live = self._live = _assemble(plan, emit, sandbox, facts, host_key)
             if self._stop is not None:
                 live.stop(self._stop.grace)
             sampler = self._sampler = Sampler(plan.record.directory, sandbox, live.engine.pods, plan.scheduler.gpus_of)
@@ -304,13 +309,15 @@ class LocalSession:
         self.stop(why, force=True)
 
 
-def _assemble(plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: SandboxFacts) -> LiveRun:
+def _assemble(
+    plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: SandboxFacts, host_key: KeyPair
+) -> LiveRun:
     """Build the engine, the loop and what creates the pods."""
     job = plan.admitted.job
     builder = SpecBuilder(
         inputs=plan.inputs,
         sandbox=facts,
-        host_key=make_key_pair("ed25519"),
+        host_key=host_key,
         warn=emit.warn,
         gpus_of=plan.scheduler.gpus_of,
         processors=Processors(plan.machine.cpus),
