@@ -59,7 +59,7 @@ def test_other_errors_are_printed() -> None:
     assert done.stderr.endswith("TypeError: 'NoneType' object is not subscriptable\n")
 
 
-def test_output_is_complete_and_others_are_told_of_the_end() -> None:
+def test_output_is_complete_and_exit_handlers_run() -> None:
     last = "atexit.register(sys.stderr.write, 'last words')"
     program = f"import atexit, sys; {last}; from {MODULE} import {FUNCTION}; sys.exit({FUNCTION}())"
     schema, unknown = (

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.clock import elapsed, now
@@ -44,7 +43,6 @@ from pumice.engines.local.scaling import stored
 from pumice.engines.local.state.run_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
-from pumice.model.snapshot import JobKey
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.loop import Loop
 from pumice.runtime.offline_context import offline_context
@@ -330,7 +328,7 @@ def _assemble(
         scheduler=plan.scheduler,
         record=plan.record,
         emit=emit,
-        changed=partial(queue.add, JobKey(job.namespace, job.name)),
+        changed=lambda: queue.add(engine.key),
     )
     engine = LocalEngine(
         job,
