@@ -34,13 +34,17 @@ from tests.local.test_service import SECONDS, User, uid
 KEPT = Path(__file__).parent / "data"
 # A service or a supervisor that is run by a program of its own, which notes the modules that load after it is ready.
 LATE = """
-import atexit, pathlib, sys
+import os, pathlib, sys
 from {module} import {name} as hooked
 import {module} as module
 def note(*args):
     found, ready = hooked(*args), set(sys.modules)
-    late = lambda: [name for name in sys.modules if name not in ready and name.startswith("pumice")]
-    atexit.register(lambda: pathlib.Path({out!r}).write_text("late: " + " ".join(late())))
+    leave = os._exit
+    def noted(code):
+        late = [name for name in sys.modules if name not in ready and name.startswith("pumice")]
+        pathlib.Path({out!r}).write_text("late: " + " ".join(late))
+        leave(code)
+    os._exit = noted
     return found
 module.{name} = note
 {run}

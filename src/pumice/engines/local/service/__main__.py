@@ -5,6 +5,7 @@ With READY, the descriptor of a pipe that is told when it is ready, it goes to t
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -15,6 +16,9 @@ if __name__ == "__main__":
     if in_background:
         # Before any thread starts.
         detach()
+    # Modules stay: looking for garbage while they load would take a tenth of the time.
+    gc.disable()
     from pumice.engines.local.service.service_process import main
 
+    gc.enable()
     main(sys.argv[1], int(sys.argv[2]) if in_background else os.open(os.devnull, os.O_WRONLY))

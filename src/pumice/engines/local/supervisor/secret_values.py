@@ -19,7 +19,6 @@ from pumice.engines.local.runs.new_record import file_hash, secret_names
 from pumice.engines.local.runs.run_record import RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.model.job import Manifest
-from pumice.yaml.documents import read
 
 
 class SecretsMissingError(RunError):
@@ -77,6 +76,8 @@ def _kept(uid: str) -> SecretValues:
 
 def _from_files(record: RunRecord) -> dict[str, dict[str, Any]]:
     """Return the Secrets of the files that the run was submitted with, by name, as far as those have not changed."""
+    from pumice.yaml.documents import read  # noqa: PLC0415 - few runs need it: a twentieth of the start of each
+
     found: dict[str, dict[str, Any]] = {}
     for path, known in record.sources.items():
         for document in read(path)[0] if file_hash(Path(path)) == known else ():
