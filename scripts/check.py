@@ -167,7 +167,7 @@ def unit_tests() -> list[Check]:
     return [command("unit tests", 60, *WAITING, "tests/unit", "tests/meta/test_tree.py")]
 
 
-def tests(collection: Beside) -> list[Check]:
+def tests(collection: Beside | None) -> list[Check]:
     """Return the checks of `make test`; as root, tests that depend on the user's rights run as `nobody`."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     is_root = sys.platform == "linux" and os.geteuid() == 0
@@ -190,7 +190,7 @@ def tests(collection: Beside) -> list[Check]:
         # Only where it is asked for: measuring makes Python code two to three times as slow.
         command("tests of the pure packages", 25, *BUSY, "--cov", "--cov-report=", *measured()),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
-        Check("collection of the tests", 1, collection.finish),
+        *([Check("collection of the tests", 1, collection.finish)] if collection is not None else []),
         Check("pytest", 450, all_tests),
         Check("kubernetes programs", 1, kubernetes),
         Check("fuzz", 1, fuzz.finish),
@@ -284,19 +284,23 @@ def _read_times(file: Path | None) -> dict[str, float]:
 
 def main(arguments: Sequence[str]) -> int:
     what = arguments[0] if arguments else "test"
+    times = ROOT / ".venv" / "check-times.json"
     # Hypothesis reads all modules for constants, which takes each process five seconds; it keeps what it found here.
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_directory("hypothesis", os.environ)))
     checks = lint()
     if what == "check":
         checks += unit_tests()
     if what == "test":
-        # pytest rewrites the asserts of each file once and keeps the bytecode. Without this all workers would do so.
-        collection = Beside([sys.executable, "-m", "pytest", "--collect-only", "-qq"], only_errors=True)
-        collection.start({})
+        # In a new checkout: pytest rewrites the asserts of each file once and keeps the bytecode. Without this all
+        # workers would do so.
+        collection = None
+        if not times.exists():
+            collection = Beside([sys.executable, "-m", "pytest", "--collect-only", "-qq"], only_errors=True)
+            collection.start({})
         checks += tests(collection)
     building = build_kubernetes() if what == "test" else None
     try:
-        return 0 if perform(checks, ROOT / ".venv" / "check-times.json") else 1
+        return 0 if perform(checks, times) else 1
     finally:
         if building is not None:
             building.terminate()

@@ -251,6 +251,8 @@ class Creations:
             self.statuses[answer.status] += 1
             if answer.status != 422:
                 self.failures.append(answer.body.get("message", "accepted"))
+            # The webhooks and the API server need the processor, too.
+            self._stop.wait(0.05)
 
     def __enter__(self) -> Self:
         for thread in self._threads:

@@ -56,7 +56,9 @@ def run_restarting_job(cluster: Cluster, namespace: str, disturb: Callable[[], N
     assert found["pods"] == {f"{NAME}-worker-{index}": "Succeeded" for index in range(2)}
 
 
-@pytest.mark.parametrize("crash", [pytest.param(False, id="stopped"), pytest.param(True, id="killed")])
+@pytest.mark.parametrize(
+    "crash", [pytest.param(False, id="stopped", marks=pytest.mark.soak), pytest.param(True, id="killed")]
+)
 def test_a_restart_of_the_api_server(controllers: Controllers, api: Api, namespace: str, crash: bool) -> None:
     cluster = controllers.cluster
     controller = controllers.start(namespace)

@@ -71,7 +71,7 @@ def until(page: Page, expression: str) -> None:
     deadline = time.monotonic() + PATIENCE / 1000
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, expression
-        page.wait_for_timeout(30)
+        page.wait_for_timeout(100)
 
 
 def _check(watched: Watched, request: Any) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import accumulate
+
 import msgspec
 import pytest
 
@@ -140,10 +142,8 @@ def test_hosts_that_no_variable_can_hold_are_left_out() -> None:
 
 
 def test_the_longest_hosts_that_fit_are_given() -> None:
-    def length(replicas: int) -> int:
-        return sum(len(f"train-worker-{index}.train") + 1 for index in range(replicas)) - 1
-
-    most = max(replicas for replicas in range(4000, 5000) if length(replicas) <= 100_000)
+    lengths = accumulate(len(f"train-worker-{index}.train,") for index in range(5000))
+    most = max(replicas for replicas, length in enumerate(lengths, start=1) if length - 1 <= 100_000)
     assert list(Svc().check(a_job(a_task("worker", most)))) == []
     assert len(list(Svc().check(a_job(a_task("worker", most + 1))))) == 1
 
