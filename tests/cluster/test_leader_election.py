@@ -113,6 +113,7 @@ def test_a_controller_for_one_namespace_yields_to_one_for_all(
         until_phase(api, namespace, "Running", "next")
 
 
+@pytest.mark.soak
 def test_a_trial_goes_on_while_pumice_is_installed_and_uninstalled(
     garbage_collected: Cluster, controllers: Controllers, namespace: str, tmp_path: Path
 ) -> None:

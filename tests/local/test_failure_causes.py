@@ -203,6 +203,7 @@ def test_a_hang_names_the_functions_if_the_user_has_py_spy(workspace: Workspace)
     assert "in stuck (<string>:2), called by <module> (<string>:4)" in doing[0], result.err
 
 
+@pytest.mark.soak
 def test_the_error_file_of_torch_where_the_log_does_not_say_why(workspace: Workspace) -> None:
     """The function is recorded as torch's documentation says; no line of it is in the log."""
     script = "from torch.distributed.elastic.multiprocessing.errors import record\n"
@@ -253,6 +254,7 @@ def test_gloo_a_collective_that_one_rank_does_not_join(workspace: Workspace) -> 
     assert re.match(r"  waited for    worker-0: \S+ sleeping", lines[2]), result.err
 
 
+@pytest.mark.soak
 def test_mpi_abort(workspace: Workspace) -> None:
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun")

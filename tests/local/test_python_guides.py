@@ -113,6 +113,7 @@ def test_in_a_notebook(folder: Path) -> None:
     assert "a notebook cell (__main__) cannot be imported by a pod" in shown[6]
 
 
+@pytest.mark.soak
 def test_with_pytest(folder: Path) -> None:
     _write_job({"WAIT": "yes"})
     conftest, tests = _code(PYTEST)
