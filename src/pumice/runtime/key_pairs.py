@@ -1,7 +1,7 @@
 """Makes ssh key pairs: the one place where the ssh plugin's randomness comes from.
 
-The library is imported when a key is made: to load it takes a sixth of the start of `pumice run`, and most jobs have
-no keys.
+The library is imported when a key is made: to load it takes a sixth of the start of a command, and few commands make
+one.
 """
 
 from __future__ import annotations

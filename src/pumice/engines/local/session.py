@@ -215,17 +215,15 @@ class LocalSession:
     async def _run(self, plan: Preparation, emit: Emitter) -> Outcome:
         settings = self.options.settings
         scratch = settings.state / "stage"
+        # The key is made while job-init starts: to load the library takes about as long.
+        host_key = asyncio.create_task(asyncio.to_thread(make_key_pair, "ed25519"))
         try:
-            # The key is made while job-init starts: to load the library takes about as long.
-            sandbox, host_key = await asyncio.gather(
-                open_sandbox(
-                    plan.admitted.job.uid,
-                    scratch,
-                    self.options.isolation,
-                    emit.warn,
-                    plan.inputs.sandbox_options(plan.manifests),
-                ),
-                asyncio.to_thread(make_key_pair, "ed25519"),
+            sandbox = await open_sandbox(
+                plan.admitted.job.uid,
+                scratch,
+                self.options.isolation,
+                emit.warn,
+                plan.inputs.sandbox_options(plan.manifests),
             )
         except OSError as error:
             if not str(error.filename).startswith(str(scratch)):
@@ -234,7 +232,7 @@ class LocalSession:
         sandbox.on_lost = self.on_sandbox_lost or sandbox.on_lost
         try:
             plan.raise_limits()
-            return await self._run_in(sandbox, host_key, plan, emit)
+            return await self._run_in(sandbox, await host_key, plan, emit)
         finally:
             self._cleaning = elapsed()
             await sandbox.close()
