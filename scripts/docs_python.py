@@ -130,8 +130,7 @@ def _value(kind: type) -> str:
     if issubclass(kind, enum.Enum):
         lines = [f"{each.name} = {each.value!r}" for each in kind]
     else:
-        kinds = ("__struct_fields__", "__dataclass_fields__", "_fields")
-        names = next((getattr(kind, each) for each in kinds if hasattr(kind, each)), ())
+        names = getattr(kind, "__struct_fields__", None) or tuple(getattr(kind, "__dataclass_fields__", {}))
         annotations = {name: each for base in reversed(kind.__mro__) for name, each in _annotations(base).items()}
         lines = [f"{name}: {annotations[name]}" for name in names]
         lines += [
@@ -149,8 +148,7 @@ def _type_of(found: property) -> str:
 
 
 def _annotations(kind: type) -> dict[str, str]:
-    found = vars(kind).get("__annotations__", {})
-    return {name: str(getattr(each, "__forward_arg__", each)) for name, each in found.items()}
+    return {name: str(each) for name, each in vars(kind).get("__annotations__", {}).items()}
 
 
 def _tree(root: type, errors: Sequence[type]) -> Iterator[str]:

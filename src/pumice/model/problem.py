@@ -18,11 +18,13 @@ of a file, an image, a setting, this machine. One tree of exceptions:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from keyword import iskeyword
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 
-class Position(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Position:
     """A position in a file. `line` and `column` count from 1; what is not known is 0.
 
     `file` names whatever the problem is about where that is no file: an image, a pod, or an option as the command line
@@ -40,7 +42,7 @@ class Position(NamedTuple):
         if not option.startswith("--"):
             return self
         name = option.removeprefix("--").replace("-", "_")
-        return self._replace(file=f"{name}_{colon}{rest}" if iskeyword(name) else f"{name}{colon}{rest}")
+        return replace(self, file=f"{name}_{colon}{rest}" if iskeyword(name) else f"{name}{colon}{rest}")
 
     def __str__(self) -> str:
         return ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
@@ -49,7 +51,8 @@ class Position(NamedTuple):
 NOWHERE: Final = Position()
 
 
-class Problem(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Problem:
     """`fatal` is False where the work goes on without what the problem is about: then it is a warning.
 
     A `hint` that names flags or commands has a `python_hint`, which names what a program would write instead.
@@ -72,7 +75,7 @@ class Problem(NamedTuple):
     @property
     def in_python(self) -> Problem:
         """The problem in the words of Python."""
-        return self._replace(hint=self.python_hint or self.hint, where=self.where.in_python, python_hint="")
+        return replace(self, hint=self.python_hint or self.hint, where=self.where.in_python, python_hint="")
 
 
 class PumiceError(Exception):

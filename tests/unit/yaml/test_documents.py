@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path as FilePath
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,7 @@ def read_text(tmp_path: FilePath, content: str | bytes) -> tuple[list[Document],
     file = tmp_path / "job.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     documents, problems = read(str(file))
-    return documents, [each._replace(where=each.where._replace(file="job.yaml")) for each in problems]
+    return documents, [replace(each, where=replace(each.where, file="job.yaml")) for each in problems]
 
 
 def values(documents: list[Document]) -> list[object]:

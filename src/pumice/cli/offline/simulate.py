@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pumice.admission.admit import Admitted
@@ -118,7 +119,7 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
     documents, problems = read(file)
     if not documents:
         # The hint of the reader is about a Job file.
-        problems = [one._replace(hint="a scenario has steps:") if one.where.line == 1 else one for one in problems]
+        problems = [replace(one, hint="a scenario has steps:") if one.where.line == 1 else one for one in problems]
     reports = [Report.of_problem(problem) for problem in problems]
     scenario = None
     for document in documents[:1]:

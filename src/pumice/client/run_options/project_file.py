@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -70,7 +71,7 @@ def read_toml(beside: Path) -> TomlSettings:
                 found[name] = read(name, value, beside)
             except InvalidOption as error:
                 problem = error.problem
-                problems.append(problem._replace(message=f"{table}: {problem}", where=Position(TOML)))
+                problems.append(replace(problem, message=f"{table}: {problem}", where=Position(TOML)))
         return found
 
     settings = TomlSettings(
@@ -104,7 +105,7 @@ def _tables(found: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[P
 def _parsed(path: Path) -> dict[str, Any]:
     text = read_text(str(path))
     if isinstance(text, Problem):
-        raise InvalidOption.of([text._replace(where=text.where._replace(file=TOML))])
+        raise InvalidOption.of([replace(text, where=replace(text.where, file=TOML))])
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

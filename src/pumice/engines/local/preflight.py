@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -167,7 +168,7 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 task, name = str(annotations[keys.TASK_SPEC]), str(container["name"])
                 message = f"{task}-{annotations[keys.TASK_INDEX]}: container {name}: {problem.message}"
                 where = locate(container_path(job, task, name))
-                problems[problem] = problem._replace(message=message, where=where)
+                problems[problem] = replace(problem, message=message, where=where)
     if problems:
         raise Unsupported.of(list(problems.values()))
 

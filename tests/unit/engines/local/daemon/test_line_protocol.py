@@ -26,6 +26,7 @@ from pumice.engines.local.daemon.line_protocol import (
 )
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.run_errors import ConnectionFailed, RefusedError, VersionMismatch
+from pumice.model.problem import Position
 
 
 async def _echo(request: Message) -> Any:
@@ -212,3 +213,15 @@ def test_without_a_common_protocol_a_server_only_retires(tmp_path: Path) -> None
             assert await connection.call(RETIRE) == "bye"
 
     asyncio.run(story())
+
+
+def test_a_problem_keeps_its_form_between_versions() -> None:
+    """The other side may be of an earlier version, which reads objects."""
+    refused = RefusedError("no room", "--fit", Position("job.yaml", 3))
+    where = {"file": "job.yaml", "line": 3, "column": 0}
+    problem = {"message": "no room", "hint": "--fit", "where": where, "fatal": True, "python_hint": ""}
+    plain = line_protocol._plain(refused)
+    assert plain["problems"] == [problem]
+    with pytest.raises(RefusedError) as raised:
+        line_protocol.result_of({"error": {**plain, "problems": [{**problem, "of a later version": 1}]}})
+    assert raised.value.problems == refused.problems
