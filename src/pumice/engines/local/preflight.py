@@ -146,7 +146,7 @@ def create_claim_directories(directories: Iterable[Path]) -> None:
 
 
 def check_host_access(
-    settings: Settings, manifests: Iterable[Manifest], environ: Mapping[str, str]
+    settings: Settings, manifests: Sequence[Manifest], environ: Mapping[str, str]
 ) -> tuple[Sequence[HostAccess], Sequence[str]]:
     """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
     return check_consent(settings, manifests, environ), notes(settings, environ)

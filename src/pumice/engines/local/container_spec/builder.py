@@ -27,7 +27,7 @@ from pumice.engines.local.container_spec.users import (
     violates_run_as_non_root,
 )
 from pumice.engines.local.host_access.access import read_real
-from pumice.engines.local.host_access.covers import Covers, HiddenPaths, hidden_paths
+from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
@@ -37,7 +37,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootF
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
 from pumice.engines.local.scheduling.machine import gpu_devices
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.volume_plan import Volumes, pod_directory, volume_mounts
+from pumice.engines.local.volumes.volume_plan import Volumes, pod_directory
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.problem import Problem
@@ -65,13 +65,13 @@ class SpecBuilder:
     warn: Callable[[str], None]
     gpus_of: Callable[[str], Sequence[str]] = lambda _pod: ()  # a pod's name -> the GPUs assigned to it
     processors: Processors = field(default_factory=lambda: Processors(()))
-    hidden: HiddenPaths = field(init=False)
+    guarded: GuardedPaths = field(init=False)
     files: VolumeFiles = field(init=False)
     _accounts: dict[Path, tuple[File, ...]] = field(default_factory=dict)  # by root directory, read once
 
     def __post_init__(self) -> None:
         self.files = VolumeFiles(self.inputs.scratch)
-        self.hidden = hidden_paths(self.inputs.settings, os.environ)
+        self.guarded = guarded_paths(self.inputs.settings, os.environ)
 
     def spec(self, manifest: Manifest, uid: str, address: str, container: Manifest, attempt: int) -> ContainerSpec:
         """Return the spec of one start of one container. Raises StartError if it cannot start."""
@@ -80,7 +80,7 @@ class SpecBuilder:
         facts = inputs.pod_facts(manifest, uid, address)
         sources, problems = inputs.config_sources()
         declared, missing = container_env(container, manifest, facts, sources)
-        volumes = volume_mounts(container, manifest, facts, sources, inputs.scratch)
+        volumes = inputs.volumes(container, manifest, facts)
         self._report([*problems, *missing, *volumes.problems])
         self._report(self.files.prepare(volumes.steps))
         user, group = self._user(manifest, container, image)
@@ -103,7 +103,8 @@ class SpecBuilder:
         # The host that serves as image may have no nc.
         waits = image is None and _waits_for_master(container)
         shim_files, shim_mounts = nc_files(env["PATH"], running_interpreter()) if waits else ([], [])
-        name, (mounts, covers) = facts.name, self._mounts(image, volumes, container)
+        name = facts.name
+        hidden, hidden_files = self.guarded.hidden_in_root() if image is None else ((), ())
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
@@ -115,7 +116,11 @@ class SpecBuilder:
                 str(inputs.scratch.parent / f"{name}.{container['name']}.{attempt}") if settings.keep else None,
                 read_only=bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem")),
             ),
-            mounts=(*mounts, *shim_mounts, self._message_mount(uid, container, attempt)),
+            mounts=(
+                *self._mounts(image, volumes, container),
+                *shim_mounts,
+                self._message_mount(uid, container, attempt),
+            ),
             files=(*self._etc_files(manifest, image), *self._stand_ins(container), *shim_files),
             uid=user,
             gid=group,
@@ -126,8 +131,8 @@ class SpecBuilder:
             all_processes=settings.pids + _PROCESSES_PER_POD * inputs.job.total_replicas,
             cpus=self._cpus(manifest, container),
             devices=gpu_devices() if gpus else (),
-            hidden=covers.directories,
-            hidden_files=covers.files,
+            hidden=hidden,
+            hidden_files=hidden_files,
             share_pid_with=holder_id(name) if manifest["spec"].get("shareProcessNamespace") else None,
             dropped=dropped_capabilities(container),
             no_new_privileges=no_new_privileges(container),
@@ -136,7 +141,7 @@ class SpecBuilder:
 
     def holder(self, manifest: Manifest) -> ContainerSpec:
         """Return the spec of the process that holds the pid namespace the pod's containers share."""
-        name, covers = manifest["metadata"]["name"], self.hidden.covers((), host_is_image=True)
+        name, (hidden, hidden_files) = manifest["metadata"]["name"], self.guarded.hidden_in_root()
         return ContainerSpec(
             id=holder_id(name),
             pod=name,
@@ -145,8 +150,8 @@ class SpecBuilder:
             env={"PATH": DEFAULT_PATH},
             cwd="/",
             root=RootFs(None, None),
-            hidden=covers.directories,
-            hidden_files=covers.files,
+            hidden=hidden,
+            hidden_files=hidden_files,
         )
 
     def _report(self, problems: Sequence[Problem]) -> None:
@@ -176,27 +181,9 @@ class SpecBuilder:
             return (image.config.workdir if image is not None else "") or "/"
         return str(self.inputs.settings.workdir)
 
-    def _mounts(self, image: Image | None, volumes: Volumes, container: Manifest) -> tuple[list[Mount | Tmpfs], Covers]:
-        files = self.inputs.settings.files.get(str(container.get("image") or ""), {})
-        directories = [self._mount(source, path, read_only=True) for path, source in files.items() if source.is_dir()]
-        own = [*self._own_mounts(image), *directories]
-        shown = [*own, *(mount for mount in volumes.mounts if isinstance(mount, Mount))]
-        covers = self.hidden.covers(shown, host_is_image=image is None)
-        return [*own, *covers.pins, *volumes.mounts], covers
-
-    def _own_mounts(self, image: Image | None) -> list[Mount]:
-        settings = self.inputs.settings
-        mounts = []
-        if settings.share_workdir:
-            mounts.append(self._mount(settings.workdir, str(settings.workdir), read_only=settings.workdir_read_only))
-        if image is None:
-            mounts += [self._mount(path, str(path), read_only=True) for path in settings.python]
-        extra = [self._mount(each.path, str(each.target), read_only=each.read_only) for each in settings.mounts]
-        return mounts + extra
-
-    def _mount(self, path: Path, target: str, *, read_only: bool) -> Mount:
-        """Mount where the path led before the first pod ran. Links that pods have made since are not followed."""
-        return Mount(self.inputs.real_paths[str(path)], target, read_only, volume="/")
+    def _mounts(self, image: Image | None, volumes: Volumes, container: Manifest) -> list[Mount | Tmpfs]:
+        mounts = (*self.inputs.host_mounts(image, container), *volumes.mounts)
+        return [self.guarded.guard(mount) if isinstance(mount, Mount) else mount for mount in mounts]
 
     def _message_mount(self, uid: str, container: Manifest, attempt: int) -> Mount:
         """Mount a termination message file even if none is named: programs write to the default path."""
@@ -214,7 +201,7 @@ class SpecBuilder:
         return [
             *name_files(self.inputs.hosts(), manifest, self.sandbox.nameservers),
             *self._accounts[root],
-            *host_key_files(self.host_key, self.hidden.files if image is None else ()),
+            *host_key_files(self.host_key, self.guarded.files if image is None else ()),
         ]
 
     def _stand_ins(self, container: Manifest) -> list[File]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand_all
@@ -17,12 +19,13 @@ from pumice.engines.local.container_spec.etc_hosts import (
     truncated,
 )
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
-from pumice.engines.local.host_access.access import HostAccess, real_paths
+from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, real_paths
+from pumice.engines.local.host_access.consent import refuse_writing, write_facts
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
-from pumice.engines.local.sandbox.specs import SandboxOptions
+from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
 from pumice.engines.local.state.settings import Settings
-from pumice.engines.local.volumes.volume_plan import volume_mounts
+from pumice.engines.local.volumes.volume_plan import Volumes, volume_mounts
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Problem
@@ -45,8 +48,10 @@ class JobInputs:
     _sources: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
     _hosts: str = ""
     real_paths: Mapping[str, str] = field(init=False)  # where paths of this machine lead
+    _write_facts: ConsentFacts = field(init=False)
 
     def __post_init__(self) -> None:
+        self._write_facts = write_facts(self.settings)
         self.real_paths = real_paths(self.host_accesses, self.settings.shared_paths())
 
     def config_sources(self) -> tuple[ConfigSources, list[Problem]]:
@@ -96,6 +101,31 @@ class JobInputs:
         ]
         return SandboxOptions(list(dict.fromkeys(map(str, paths))), settings.nested_namespaces)
 
+    def host_mounts(self, image: Image | None, container: Manifest) -> list[Mount]:
+        """Return what a container mounts of this machine besides its volumes.
+
+        Mounted is where a path led before the first pod ran. Links that pods have made since are not followed.
+        """
+        settings = self.settings
+        files = settings.files.get(str(container.get("image") or ""), {})
+        wanted = [
+            *([(settings.workdir, settings.workdir, settings.workdir_read_only)] if settings.share_workdir else []),
+            *((path, path, True) for path in settings.python if image is None),
+            *((mount.path, mount.target, mount.read_only) for mount in settings.mounts),
+            *((source, path, True) for path, source in files.items() if source.is_dir()),
+        ]
+        return [
+            Mount(self.real_paths[str(path)], str(target), read_only, volume="/") for path, target, read_only in wanted
+        ]
+
+    def volumes(self, container: Manifest, manifest: Manifest, facts: PodFacts) -> Volumes:
+        """Plan the volumes of a container; one that would write to what is read-only is a problem."""
+        sources, _ = self.config_sources()
+        planned = volume_mounts(container, manifest, facts, sources, self.scratch)
+        mounts = (mount for mount in planned.mounts if isinstance(mount, Mount))
+        refused = [problem for each in mounts if (problem := refuse_writing(each, self.settings, self._write_facts))]
+        return msgspec.structs.replace(planned, problems=(*planned.problems, *refused)) if refused else planned
+
     def pod_facts(self, manifest: Manifest, uid: str, address: str) -> PodFacts:
         return PodFacts(
             name=manifest["metadata"]["name"],
@@ -124,7 +154,7 @@ class JobInputs:
         facts = self.pod_facts(manifest, "", "")
         sources, problems = self.config_sources()
         _, missing = container_env(container, manifest, facts, sources)
-        volumes = volume_mounts(container, manifest, facts, sources, self.scratch)
+        volumes = self.volumes(container, manifest, facts)
         found = [*problems, *missing, *volumes.problems, *refused_restrictions(manifest, container)]
         try:
             self.argv(container, self.image_of(str(container.get("image") or "")), {})

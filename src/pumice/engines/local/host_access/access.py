@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,7 @@ class ConsentFacts(Struct, frozen=True, kw_only=True):
     """What decides about consent besides the path. All paths are real paths."""
 
     writable: Sequence[Path] = ()  # what pods may change anyway: the working directory
+    read_only: Mapping[Path, str] = msgspec.field(default_factory=dict)  # what they must not, and what it is
     visible: Sequence[Path] = ()  # what pods see anyway
     homes: Sequence[Path] = ()
     credentials: Sequence[Path] = ()
@@ -65,17 +66,31 @@ class ConsentFacts(Struct, frozen=True, kw_only=True):
 def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:
     """Return the hostPath volumes of pods; one that a container may write to is writable."""
     writable: dict[tuple[str, str], bool] = {}
+    for volume, mounts in _host_paths(manifests):
+        key = str(volume["hostPath"].get("path")), str(volume.get("name"))
+        writable[key] = writable.get(key, False) or any(not mount.get("readOnly") for mount in mounts)
+    return [HostAccess(Path(path), not write, f"hostPath of volume {name}") for (path, name), write in writable.items()]
+
+
+def host_sub_paths(manifests: Iterable[Manifest]) -> list[HostAccess]:
+    """Return the parts of hostPath volumes that containers mount to write to them."""
+    found = {
+        (Path(str(volume["hostPath"].get("path")), str(mount["subPath"])), f"hostPath of volume {volume.get('name')}")
+        for volume, mounts in _host_paths(manifests)
+        for mount in mounts
+        if mount.get("subPath") and not mount.get("readOnly")
+    }
+    return [HostAccess(path, read_only=False, origin=f"subPath in {volume}") for path, volume in sorted(found)]
+
+
+def _host_paths(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, list[Manifest]]]:
+    """Yield each hostPath volume with its mounts."""
     for manifest in manifests:
         spec = manifest["spec"]
         mounts = [mount for container in all_containers(spec) for mount in container.get("volumeMounts") or []]
         for volume in spec.get("volumes") or []:
-            source = volume.get("hostPath")
-            if source is not None:
-                key = (str(source.get("path")), str(volume.get("name")))
-                own = [mount for mount in mounts if mount.get("name") == volume.get("name")]
-                writes = any(not mount.get("readOnly") for mount in own)
-                writable[key] = writable.get(key, False) or writes
-    return [HostAccess(Path(path), not write, f"hostPath of volume {name}") for (path, name), write in writable.items()]
+            if volume.get("hostPath") is not None:
+                yield volume, [mount for mount in mounts if mount.get("name") == volume.get("name")]
 
 
 def real_paths(accesses: Iterable[HostAccess], others: Iterable[Path]) -> dict[str, str]:
@@ -105,11 +120,25 @@ def credential_of(access: HostAccess, facts: ConsentFacts) -> Path | None:
     return next((each for each in facts.credentials if access.real.is_relative_to(each)), None)
 
 
+def read_only_path(real: Path, facts: ConsentFacts) -> Path | None:
+    """Return the read-only path that a path is or is in, unless what the user shares for writing is in between."""
+    found = max((each for each in facts.read_only if real.is_relative_to(each)), key=_depth, default=None)
+    shared = max((_depth(each) for each in facts.writable if real.is_relative_to(each)), default=0)
+    return found if found is not None and _depth(found) >= shared else None
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
 def why_consent(access: HostAccess, facts: ConsentFacts) -> str:
     """Return why the path needs consent; empty if it does not."""
     real = access.real
     if credential_of(access, facts) is not None:
         return "holds credentials"
+    if not access.read_only and (found := read_only_path(real, facts)) is not None:
+        where = "is" if found == real else f"is in {found},"
+        return f"{where} {facts.read_only[found]}"
     if real == SHARED_MEMORY or is_within(real, facts.writable):
         return ""
     if access.read_only and is_within(real, facts.visible):

@@ -6,20 +6,25 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from pumice.engines.local.host_access.access import (
     ConsentFacts,
     HostAccess,
     credential_of,
+    host_sub_paths,
     host_volumes,
     is_private,
     is_within,
+    read_only_path,
     why_consent,
 )
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.never_shared import is_never_shared
+from pumice.engines.local.host_access.read_only import read_only_paths
 from pumice.engines.local.run_errors import Denied
-from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.engines.local.state.run_directory import state_error
 from pumice.engines.local.state.settings import Settings, home_directory
 from pumice.model.job import Manifest
@@ -47,13 +52,20 @@ def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFact
     # What pumice.toml mounts is not visible before the user consents.
     wanted = {access.path for access in settings.host_accesses}
     shown = [each.path for each in settings.mounts if each.path not in wanted]
-    return ConsentFacts(
-        writable=_real([] if settings.workdir_read_only else workdir),
+    return msgspec.structs.replace(
+        write_facts(settings),
         visible=_real([*workdir, *(each for each in settings.python if each not in wanted), *system, *shown]),
         homes=homes,
         credentials=[*credentials_in(homes), *credentials_of_machine()],
         private=_real([settings.state, *([settings.config] if settings.config is not None else [])]),
     )
+
+
+def write_facts(settings: Settings) -> ConsentFacts:
+    """Return what decides about writing to read-only paths."""
+    shared = settings.share_workdir and not settings.workdir_read_only
+    writable = _real([settings.workdir] if shared else [])
+    return ConsentFacts(writable=writable, read_only=read_only_paths(settings))
 
 
 def is_ordinary(directory: Path, environ: Mapping[str, str]) -> bool:
@@ -72,22 +84,26 @@ def notes(settings: Settings, environ: Mapping[str, str]) -> list[str]:
 
 
 def check_consent(
-    settings: Settings, manifests: Iterable[Manifest], environ: Mapping[str, str]
+    settings: Settings, manifests: Sequence[Manifest], environ: Mapping[str, str]
 ) -> Sequence[HostAccess]:
     """Return what the Job and its pumice.toml want of this machine's files. Raises ConsentError or RefusedError."""
     # What no pod gets is refused where volumes are planned.
     volumes = [access for access in host_volumes(manifests) if not is_never_shared(access.path)]
     wanted = [*volumes, *settings.host_accesses]
-    if not wanted:
+    writes = [HostAccess(each.path, False, "pumice.toml [mounts]") for each in settings.mounts if not each.read_only]
+    writes += host_sub_paths(manifests)
+    if not wanted and not writes:
         return ()
     facts = consent_facts(settings, environ)
-    project = settings.project or settings.workdir
     if private := [access for access in wanted if is_private(access, facts)]:
         raise Denied.of([Problem(f"{access}: Pumice keeps its own files there") for access in private])
     missing = []
-    for access in wanted:
+    known = {access.real for access in wanted if not access.read_only}
+    # These are parts of what is shared anyway: they need consent only where they are read-only otherwise.
+    parts = [each for each in writes if each.real not in known and read_only_path(each.real, facts) is not None]
+    for access in (*wanted, *parts):
         why = why_consent(access, facts)
-        if why and not (_is_allowed(access, facts, settings.allowed) or is_granted(access, project, settings.state)):
+        if why and not _has_consent(access, settings, facts):
             missing.append((access, why))
     if missing:
         # The command line asks, or prints the whole command with --allow-host-path.
@@ -102,11 +118,29 @@ def check_consent(
     return wanted
 
 
+def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Problem | None:
+    """Return why a container must not have the mount: it would write to what is read-only, without consent."""
+    access = HostAccess(Path(mount.source), False, f"mount at {mount.target}")
+    if mount.read_only or read_only_path(access.real, facts) is None or _has_consent(access, settings, facts):
+        return None
+    option = f'allow_host_path="{access.real}"'
+    message = f"{access}: {why_consent(access, facts)}, and needs your consent"
+    return Problem(message, f"--allow-host-path {access.real}", python_hint=option)
+
+
+def _has_consent(access: HostAccess, settings: Settings, facts: ConsentFacts) -> bool:
+    project = settings.project or settings.workdir
+    return _is_allowed(access, facts, settings.allowed) or is_granted(access, project, settings.state)
+
+
 def _is_allowed(access: HostAccess, facts: ConsentFacts, prefixes: Iterable[Path]) -> bool:
-    """Credentials must be named themselves: consent for a home does not include them."""
-    credential = credential_of(access, facts)
+    """Credentials, and writing to what is read-only, must be named themselves: a directory above does not include them.
+
+    Consent for a home, for example, is no consent to change the Python environment in it.
+    """
+    guarded = credential_of(access, facts) or (None if access.read_only else read_only_path(access.real, facts))
     return any(
-        access.real.is_relative_to(prefix) and (credential is None or prefix.is_relative_to(credential))
+        access.real.is_relative_to(prefix) and (guarded is None or prefix.is_relative_to(guarded))
         for prefix in _real(prefixes)
     )
 

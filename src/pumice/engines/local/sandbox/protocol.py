@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
+from pumice.engines.local.sandbox.specs import ContainerSpec, File, Guard, Mount, RootFs, Tmpfs
 
 Message = dict[str, Any]
 
@@ -73,13 +73,18 @@ def encode_spec(spec: ContainerSpec) -> Message:
 
 def decode_spec(plain: Message) -> ContainerSpec:
     lists = ("argv", "groups", "cpus", "devices", "hidden", "hidden_files", "dropped")
-    kinds: dict[str, type[Mount | Tmpfs]] = {"Mount": Mount, "Tmpfs": Tmpfs}
     return ContainerSpec(
         **{
             **plain,
             **{name: tuple(plain[name]) for name in lists},
             "root": RootFs(**plain["root"]),
-            "mounts": tuple(kinds[mount.pop("kind")](**mount) for mount in plain["mounts"]),
+            "mounts": tuple(map(_decode_mount, plain["mounts"])),
             "files": tuple(File(path, data.encode("latin-1"), mode) for path, data, mode in plain["files"]),
         }
     )
+
+
+def _decode_mount(plain: Message) -> Mount | Tmpfs:
+    if plain.pop("kind") == "Tmpfs":
+        return Tmpfs(**plain)
+    return Mount(**{**plain, "guards": tuple(Guard(*guard) for guard in plain["guards"])})

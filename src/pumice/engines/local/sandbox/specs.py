@@ -11,17 +11,33 @@ SYSTEM_DIRECTORIES = frozenset(
 )
 
 
+# What a guard does to a path below a mount.
+PINNED, READ_ONLY, EMPTY_DIRECTORY, EMPTY_FILE = "pinned", "read-only", "empty-directory", "empty-file"
+
+
+class Guard(NamedTuple):
+    """Protects a path, which is relative to the mount that shows it and has no links in it.
+
+    Each guard is a mount of its own. The kernel refuses to rename or remove a mount point, and a directory that is
+    PINNED is nothing else. One that is READ_ONLY stays so; the others appear empty.
+    """
+
+    path: str
+    kind: str
+
+
 class Mount(NamedTuple):
     """A file or directory of the host, bound with all mounts below it.
 
     `volume`, if set, is a directory above the source whose content pods can change: no link below it is followed. It is
-    `/` for a source that is a real path.
+    `/` for a source that is a real path. `guards` are in the order in which they are mounted: outer ones first.
     """
 
     source: str
     target: str
     read_only: bool = False
     volume: str = ""
+    guards: tuple[Guard, ...] = ()
 
 
 class Tmpfs(NamedTuple):
@@ -82,8 +98,8 @@ class ContainerSpec(NamedTuple):
     pids: int | None = None  # processes of the pod, where there are control groups
     all_processes: int | None = None  # of the whole job, elsewhere
     devices: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # directories that appear empty
-    hidden_files: tuple[str, ...] = ()  # files that appear empty
+    hidden: tuple[str, ...] = ()  # directories of the root that appear empty
+    hidden_files: tuple[str, ...] = ()  # files of the root that appear empty
     share_pid_with: str | None = None  # the container whose pid namespace this one joins
     dropped: tuple[int, ...] = ()  # of the default capabilities
     no_new_privileges: bool = False

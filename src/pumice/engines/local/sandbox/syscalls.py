@@ -27,7 +27,7 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s39
 _CAPABILITY_VERSION = 0x20080522
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
-_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
 _MOUNT_ATTR_IDMAP = 0x100000
 # For restrict_mount.
 READ_ONLY, NO_SET_ID, NO_DEVICES = 1, 2, 4
@@ -113,20 +113,27 @@ def clone_tree(path: str, volume: str = "", *, below: bool = True) -> int:
         return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
     opened = open_beneath(volume, os.path.relpath(path, volume))
     try:
-        return _call(_OPEN_TREE, f"open_tree {path}", opened, b"", flags | _AT_EMPTY_PATH)
+        return clone_opened(opened, below=below)
     finally:
         os.close(opened)
 
 
-def open_beneath(directory: str, path: str, flags: int = os.O_PATH) -> int:
-    """Return a descriptor of a path in a directory, without following any link (ELOOP)."""
+def clone_opened(opened: int, *, below: bool = True) -> int:
+    """Copy the mount at a descriptor, as `clone_tree` does."""
+    flags = _OPEN_TREE_CLONE | _AT_EMPTY_PATH | (_AT_RECURSIVE if below else 0) | os.O_CLOEXEC
+    return _call(_OPEN_TREE, "open_tree", opened, b"", flags)
+
+
+def open_beneath(directory: str | int, path: str, flags: int = os.O_PATH) -> int:
+    """Return a descriptor of a path in a directory, given by path or descriptor, without following any link (ELOOP)."""
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
     buffer = ctypes.create_string_buffer(how, len(how))
-    top = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    top = directory if isinstance(directory, int) else os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return _call(_OPENAT2, f"openat2 {path}", top, os.fsencode(path), ctypes.addressof(buffer), len(how))
     finally:
-        os.close(top)
+        if top != directory:
+            os.close(top)
 
 
 def restrict_mount(tree: int, attributes: int, *, below: bool = True) -> None:
@@ -153,9 +160,16 @@ def _set_attributes(tree: int, attributes: int, namespace: int, *, below: bool) 
     )
 
 
-def attach_tree(tree: int, target: str) -> None:
-    """Attach a cloned tree. A symbolic link at the end of `target` is not followed; links on the way are."""
-    _call(_MOVE_MOUNT, f"move_mount {target}", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+def attach_tree(tree: int, target: str | int) -> None:
+    """Attach a cloned tree. A symbolic link at the end of `target` is not followed; links on the way are.
+
+    A `target` that is a descriptor needs no look-up. The descriptor of the tree then is that of the attached mount.
+    """
+    if isinstance(target, int):
+        flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+        _call(_MOVE_MOUNT, "move_mount", tree, b"", target, b"", flags)
+    else:
+        _call(_MOVE_MOUNT, f"move_mount {target}", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def prctl(option: int, argument: int = 0, further: int = 0) -> None:

@@ -11,9 +11,9 @@ from pumice.engines.local.sandbox.rootfs.host_root import HostRoot
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.kernel_filesystems import KernelFileSystems
 from pumice.engines.local.sandbox.rootfs.memory_volumes import volume_path
-from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, HostMount, Source, Tree
+from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, GuardedMount, HostMount, Source, Tree
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
+from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, ContainerSpec, Mount
 
 # Of a container without a memory limit, so that no single one takes all memory, which no OOM killer gives back.
 _SHARE_OF_MEMORY = "25%"
@@ -77,10 +77,10 @@ def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str], tree
     opened = iter(trees)
     for mount in spec.mounts:
         if isinstance(mount, Mount):
-            source, tree = (mount.source, mount.volume), next(opened, None)
+            mounts.append(GuardedMount(mount, next(opened, None), {EMPTY_DIRECTORY: empty, EMPTY_FILE: nothing}))
         else:
-            source, tree = (volume_path(job.files, spec.pod, mount), ""), None
-        mounts.append(HostMount(source, mount.target, read_only=mount.read_only, tree=tree))
+            source = volume_path(job.files, spec.pod, mount)
+            mounts.append(HostMount((source, ""), mount.target, read_only=mount.read_only))
     for path, file in zip(files, spec.files, strict=True):
         mounts.append(HostMount((path, ""), file.path))
     return mounts

@@ -1,4 +1,8 @@
-"""Mounts of host paths. Targets are resolved in the new root, so no link of an image leads out of it."""
+"""Mounts of host paths. Targets are resolved in the new root, so no link of an image leads out of it.
+
+Guards of a mount are attached by descriptors below that mount: pods that run already can change links in what they
+share, so a path could lead elsewhere by then.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import stat
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.sandbox_errors import DEVICE, MOUNT, StartError
+from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, READ_ONLY, Guard, Mount
 
 Source = tuple[str, str]  # a path, and the volume below which no link is followed; empty if all links are
 Tree = int | OSError  # the descriptor of a cloned tree, or why there is none
@@ -54,8 +59,52 @@ class HostMount:
         return StartError(kind, f"{self.source}: cannot be mounted at {self.target}: {os.strerror(error.errno or 0)}")
 
 
+class GuardedMount(HostMount):
+    """A mount of the host with guards below it. `empty` has the directory and the file that stand for hidden ones."""
+
+    def __init__(self, mount: Mount, tree: Tree | None, empty: dict[str, str]) -> None:
+        super().__init__((mount.source, mount.volume), mount.target, read_only=mount.read_only, tree=tree)
+        self._guards = [(each, _clone_empty(empty[each.kind]) if each.kind in empty else None) for each in mount.guards]
+
+    def attach_at(self, path: str) -> None:
+        try:
+            syscalls.attach_tree(self._tree, path)
+            for guard, cover in self._guards:
+                self._attach_guard(guard, cover)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StartError(MOUNT, f"{self.target}: has a symbolic link, which is not followed") from error
+            raise self._refused(MOUNT, error) from error
+        self.close()
+
+    def _attach_guard(self, guard: Guard, cover: int | None) -> None:
+        """A path that does not exist any more is passed over, and so is one that has become of another kind."""
+        try:
+            place = syscalls.open_beneath(self._tree, guard.path)
+        except (FileNotFoundError, NotADirectoryError):
+            place = None
+        if place is not None:
+            is_directory = stat.S_ISDIR(os.fstat(place).st_mode)
+            if cover is None:
+                cover = syscalls.clone_opened(place)
+                if guard.kind == READ_ONLY:
+                    syscalls.restrict_mount(cover, syscalls.READ_ONLY)
+                syscalls.attach_tree(cover, place)
+            elif is_directory == (guard.kind == EMPTY_DIRECTORY):
+                syscalls.attach_tree(cover, place)
+            os.close(place)
+        if cover is not None:
+            os.close(cover)
+
+
+def _clone_empty(path: str) -> int:
+    tree = syscalls.clone_tree(path)
+    syscalls.restrict_mount(tree, syscalls.READ_ONLY | syscalls.NO_SET_ID | syscalls.NO_DEVICES)
+    return tree
+
+
 class Cover(HostMount):
-    """Hides a directory or a file. A missing one is not created: that would reveal its name."""
+    """Hides a directory or a file of the root. A missing one is not created: that would reveal its name."""
 
     def __init__(self, empty: str, target: str) -> None:
         super().__init__((empty, ""), target, read_only=True)

@@ -1,0 +1,108 @@
+"""What pods must neither change nor see, wherever a mount shows it: the guards of each mount of a container.
+
+Read-only are the Python environments and what the user mounts read-only. Hidden are credentials, Pumice's own
+directories, and sockets of this machine's programs that exist when the container starts. A mount may show such a path
+under any name, so guards follow from its source, whoever asked for it: the user, a pumice.toml or a volume of the Job.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
+from pumice.engines.local.host_access.read_only import read_only_paths
+from pumice.engines.local.host_access.sockets import HostSockets
+from pumice.engines.local.sandbox.specs import (
+    EMPTY_DIRECTORY,
+    EMPTY_FILE,
+    PINNED,
+    READ_ONLY,
+    SYSTEM_DIRECTORIES,
+    Guard,
+    Mount,
+)
+from pumice.engines.local.state.settings import Settings, home_directory
+
+_HOMES = ("/home", "/root")
+
+
+@dataclass(slots=True)
+class GuardedPaths:
+    """All are real paths of this machine. `homes` are empty where it serves as image."""
+
+    directories: Sequence[str]
+    files: Sequence[str]
+    read_only: Sequence[str] = ()
+    homes: Sequence[str] = ()
+    own: str = ""  # the state directory: its volumes are the job's, with all sockets in them
+    sockets: HostSockets = field(default_factory=HostSockets)
+    _below: dict[tuple[str, bool], tuple[Guard, ...]] = field(default_factory=dict)  # by source and mode of a mount
+
+    def hidden_in_root(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the directories and the files that appear empty where this machine serves as image."""
+        directories = dict.fromkeys((*_HOMES, *filter(_is_shown, (*self.homes, *self.directories))))
+        return tuple(directories), tuple(filter(_is_shown, self.files))
+
+    def guard(self, mount: Mount) -> Mount:
+        """Return the mount with its guards. What it shows below a read-only path is hidden, if at all, as elsewhere."""
+        guards = self._guards_below(mount.source, read_only=mount.read_only)
+        if not self.own or not mount.source.startswith(f"{self.own}/"):
+            guards += tuple(Guard(path[1:], EMPTY_FILE) for path in self.sockets.below(mount.source))
+        return mount._replace(guards=guards) if guards else mount
+
+    def _guards_below(self, source: str, *, read_only: bool) -> tuple[Guard, ...]:
+        """Return the guards of a mount from this source; large jobs ask once per container."""
+        key = source, read_only
+        if key not in self._below:
+            prefix = os.path.realpath(source).rstrip("/") + "/"
+            kinds = {READ_ONLY: () if read_only else self.read_only}
+            kinds |= {EMPTY_DIRECTORY: self.directories, EMPTY_FILE: self.files}
+            found = {
+                path.removeprefix(prefix): kind
+                for kind, paths in kinds.items()
+                for path in paths
+                if path.startswith(prefix)
+            }
+            if not read_only:
+                parents = {str(above) for path in found for above in PurePosixPath(path).parents[:-1]}
+                found = dict.fromkeys(parents, PINNED) | found
+            # An outer mount would cover those below it.
+            ordered = sorted(found.items(), key=lambda each: PurePosixPath(each[0]).parts)
+            self._below[key] = tuple(Guard(*each) for each in ordered)
+        return self._below[key]
+
+
+def _is_shown(path: str) -> bool:
+    """Whether containers see the path where this machine serves as image."""
+    return path.split("/")[1] in SYSTEM_DIRECTORIES
+
+
+def guarded_paths(settings: Settings, environ: Mapping[str, str]) -> GuardedPaths:
+    """Find what exists now. A directory for the user's settings is made, or a pod could make it."""
+    homes = home_directories(home_directory(environ))
+    found = [*credentials_in(homes), settings.state]
+    if settings.config is not None and not settings.workdir_read_only:
+        _make_config_directory(settings.config, homes)
+    if settings.config is not None:
+        found.append(settings.config)
+    if os.geteuid() == 0:
+        # Other users cannot read them.
+        found += credentials_of_machine()
+    real = dict.fromkeys(os.path.realpath(path) for path in found)
+    directories = [path for path in real if Path(path).is_dir()]
+    return GuardedPaths(
+        directories,
+        [path for path in real if path not in directories and Path(path).is_file()],
+        [str(path) for path in read_only_paths(settings)],
+        [str(home) for home in homes],
+        str(settings.state),
+    )
+
+
+def _make_config_directory(directory: Path, homes: Iterable[Path]) -> None:
+    if any(directory.is_relative_to(home) for home in homes):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True, mode=0o700)

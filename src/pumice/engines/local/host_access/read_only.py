@@ -1,0 +1,35 @@
+"""Which paths of this machine pods read and must not change, although they may write to a directory above them.
+
+The Python that the user starts next, on this machine and with the user's rights, is the one that a pod would change.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pumice.engines.local.host_access.never_shared import NEVER_SHARED
+from pumice.engines.local.state.settings import Settings
+
+_PACKAGE = Path(__file__).resolve().parents[3]
+
+
+def read_only_paths(settings: Settings) -> dict[Path, str]:
+    """Return the real paths, and what each of them is, for the reason why a writable mount of it needs consent."""
+    found: dict[Path, str] = {}
+    for path, what in _named(settings):
+        real = Path(os.path.realpath(path))
+        if str(real) not in NEVER_SHARED and real.exists():
+            found.setdefault(real, what)
+    return found
+
+
+def _named(settings: Settings) -> Iterator[tuple[str | Path, str]]:
+    yield from ((path, "the Python environment") for path in settings.python)
+    yield from ((path, "the Python environment of Pumice") for path in (sys.prefix, sys.base_prefix))
+    yield _PACKAGE, "Pumice itself"
+    yield from ((mount.path, "mounted read-only") for mount in settings.mounts if mount.read_only)
+    if settings.workdir_read_only:
+        yield settings.workdir, "the working directory, which is read-only"
