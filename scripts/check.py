@@ -50,6 +50,7 @@ USER_TESTS = (
     "tests/local/test_isolation_page.py",
     "tests/local/test_kill.py",
     "tests/local/test_process_sandbox.py",
+    "tests/local/test_read_only_paths.py",
     "tests/local/test_run.py",
     "tests/local/test_run_inputs.py",
     "tests/local/test_run_volumes.py",

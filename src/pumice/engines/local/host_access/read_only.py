@@ -33,3 +33,16 @@ def _named(settings: Settings) -> Iterator[tuple[str | Path, str]]:
     yield from ((mount.path, "mounted read-only") for mount in settings.mounts if mount.read_only)
     if settings.workdir_read_only:
         yield settings.workdir, "the working directory, which is read-only"
+
+
+def replaceable_link(settings: Settings) -> Path | None:
+    """Return a link in the path of the Python environment that pods could replace; no mount protects a link."""
+    shared = [] if settings.workdir_read_only or not settings.share_workdir else [settings.workdir]
+    shared += [mount.path for mount in settings.mounts if not mount.read_only]
+    writable = [os.path.realpath(path) for path in shared]
+    for path in settings.python:
+        for link in (*reversed(path.parents), path):
+            directory = Path(os.path.realpath(link.parent))
+            if link.is_symlink() and any(directory.is_relative_to(each) for each in writable):
+                return link
+    return None

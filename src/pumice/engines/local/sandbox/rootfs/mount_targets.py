@@ -118,7 +118,12 @@ class Cover(HostMount):
 
 def make_mount_point(target: str, *, is_directory: bool) -> str:
     """Return the resolved path of a mount point, which is created if it is missing."""
-    path = os.path.realpath(target)
+    try:
+        path = os.path.realpath(target)
+    except OSError as error:
+        # A pod replaces a link of the path meanwhile.
+        reason = os.strerror(error.errno or 0)
+        raise StartError(MOUNT, f"{target}: the mount point cannot be created: {reason}") from error
     if path == "/" or any(f"{each}/".startswith("/proc/") for each in (path, os.path.normpath(target))):
         # A mount over the root would be at `/..`; programs trust /proc, and its links lead out of any root.
         raise StartError(MOUNT, f"{target}: the mount point cannot be created: nothing is mounted over {path}")
