@@ -46,6 +46,7 @@ USER_TESTS = (
     "tests/local/test_foreground.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_init.py",
+    "tests/local/test_interpreter.py",
     "tests/local/test_isolation.py",
     "tests/local/test_isolation_page.py",
     "tests/local/test_kill.py",

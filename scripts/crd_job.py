@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.model.command import Command
 from pumice.model.job import Job
 from pumice.model.shape import Schema
+from pumice.model.snapshot import Command
 from pumice.model.vocabulary import Event, Phase
 from scripts.crd_structural import SCALARS, Structural, structural
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pumice.model.job import TaskSpec as TaskSpec
     from pumice.model.pod import Pod as Pod
     from pumice.model.pod import env_values as env_values
-    from pumice.model.problem import PumiceError as PumiceError
+    from pumice.model.pumice_error import PumiceError as PumiceError
     from pumice.model.slot import Slot as Slot
     from pumice.model.vocabulary import Phase as Phase
     from pumice.plugins.base import Base as Base
@@ -98,7 +98,7 @@ _HOMES = {
     "Pod": "pumice.model.pod",
     "PodStatus": "pumice.client.values",
     "Policy": "pumice.model.job",
-    "PumiceError": "pumice.model.problem",
+    "PumiceError": "pumice.model.pumice_error",
     "Result": "pumice.client.values",
     "Run": "pumice.client.sync_run",
     "RunFailed": "pumice.client.errors",

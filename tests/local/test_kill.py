@@ -81,7 +81,7 @@ def _victim(pumice: int, name: str) -> int:
         return [each for each in everyone if each.parent == parent]
 
     [supervisor] = below(pumice)
-    [helper] = [each for each in below(supervisor.pid) if each.speaks_of("job_init")]
+    [helper] = [each for each in below(supervisor.pid) if each.speaks_of("read_only_start")]
     [job_init] = below(helper.pid)
     return {"supervisor": supervisor, "helper": helper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
 

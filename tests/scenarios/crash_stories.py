@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pumice.model.command import Command, CommandTarget
 from pumice.model.job import Manifest
+from pumice.model.snapshot import Command, CommandTarget
 from tests.scenarios.driver import Driver, a_job, policy, task
 
 Step = Callable[[Driver], object]

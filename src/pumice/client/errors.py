@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pumice.client.values import Result
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 
 class RunFailed(PumiceError):

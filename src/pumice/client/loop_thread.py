@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 T = TypeVar("T")
 

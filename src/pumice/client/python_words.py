@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 T = TypeVar("T")
 

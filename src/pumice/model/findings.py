@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from pumice.model.problem import Problem, PumiceError
+from pumice.model.problem import Problem
+from pumice.model.pumice_error import PumiceError
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+\Z")
 

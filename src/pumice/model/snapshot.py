@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.model.command import Command
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, Manifest, Metadata
 
 VOLCANO_SCHEDULER: Final = "volcano"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
+COMMAND_GROUP_VERSION: Final = "bus.volcano.sh/v1alpha1"
+COMMAND_KIND: Final = "Command"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,6 +28,27 @@ class JobKey:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+class CommandTarget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class Command(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How `vcctl job suspend` and dashboards ask for an action on a Job."""
+
+    api_version: str = COMMAND_GROUP_VERSION
+    kind: str = COMMAND_KIND
+    metadata: Metadata = Metadata()
+    action: str = ""
+    target: CommandTarget | None = None
+    reason: str = ""
+    message: str = ""
 
 
 class PodPhase(StrEnum):

@@ -15,7 +15,7 @@ from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Once, OwnedObject
 from pumice.model.pod import Pod
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 

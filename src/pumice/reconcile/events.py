@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pumice.model.command import Command
+from pumice.model.snapshot import Command
 from pumice.model.vocabulary import Action, Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity

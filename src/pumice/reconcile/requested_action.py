@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from pumice.model.command import Command
 from pumice.model.job import Job
 from pumice.model.slot import Indexes
+from pumice.model.snapshot import Command
 from pumice.model.vocabulary import POLICY_ACTIONS, SUSPENDED, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.deadlines import active_deadline
 from pumice.reconcile.phases import DEADLINE, answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.reconcile.decision import EngineCommand, JobEvent

@@ -10,7 +10,8 @@ import pytest
 import pumice
 from pumice.engines.local.run_errors import BY_NAME
 from pumice.model.findings import SPEC
-from pumice.model.problem import Position, PumiceError
+from pumice.model.problem import Position
+from pumice.model.pumice_error import PumiceError
 
 NOW = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 SHORT = pumice.Shortage(resource="cpu", wanted="8", free="3", capacity="4")

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import datetime as dt
 
+import msgspec
 import pytest
 
-from pumice.model.snapshot import GANG_PROVIDERS, ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
+from pumice.model.snapshot import GANG_PROVIDERS, Command, ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
 
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
@@ -87,3 +88,26 @@ def test_pods_are_made_once_the_group_is_in_its_queue(phase: str, admits: bool) 
 
 def test_only_without_a_gang_are_there_no_groups() -> None:
     assert [name for name, provider in GANG_PROVIDERS.items() if not provider.has_groups] == ["none"]
+
+
+WRITTEN = {
+    "apiVersion": "bus.volcano.sh/v1alpha1",
+    "kind": "Command",
+    "metadata": {"name": "suspend-1", "namespace": "lab"},
+    "action": "AbortJob",
+    "target": {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "uid": "u",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    },
+    "reason": "asked for",
+    "message": "by hand",
+}
+
+
+def test_every_field_of_a_command_is_read_and_written() -> None:
+    assert {**WRITTEN, **msgspec.to_builtins(msgspec.convert(WRITTEN, Command))} == WRITTEN
+    assert msgspec.convert({"action": "AbortJob"}, Command).target is None

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from pumice.model.command import Command, CommandTarget
 from pumice.model.findings import SPEC
 from pumice.model.job import Metadata
-from pumice.model.snapshot import Failure
+from pumice.model.snapshot import Command, CommandTarget, Failure
 from pumice.model.vocabulary import Action, Event
 from pumice.plugins.ssh import Ssh
 from pumice.reconcile.decision import JobEvent, Severity

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.model.command import Command
 from pumice.model.job import Metadata
-from pumice.model.snapshot import ObservedGroup, ObservedPod
+from pumice.model.snapshot import Command, ObservedGroup, ObservedPod
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.ledger_update import record_successes, update_ledger

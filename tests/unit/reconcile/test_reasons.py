@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.model.command import Command
 from pumice.model.job import Job, Metadata
-from pumice.model.snapshot import NATIVE, NO_GANG, Failure, ObservedGroup, ObservedPod, Waiting
+from pumice.model.snapshot import NATIVE, NO_GANG, Command, Failure, ObservedGroup, ObservedPod, Waiting
 from pumice.model.status import JobState
 from pumice.model.vocabulary import SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger

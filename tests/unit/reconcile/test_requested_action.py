@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.command import Command, CommandTarget
 from pumice.model.job import Metadata, PartitionPolicy
+from pumice.model.snapshot import Command, CommandTarget
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE

@@ -23,7 +23,7 @@ from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import set_up
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.webhook import webhook_process
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"

@@ -15,10 +15,9 @@ import msgspec
 
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.model import keys
-from pumice.model.command import Command
 from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.objects import Once
-from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
+from pumice.model.snapshot import Command, JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decision import (

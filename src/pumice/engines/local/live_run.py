@@ -31,7 +31,7 @@ from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.job import Job
 from pumice.model.objects import claims
 from pumice.model.pod import all_containers
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.decision import JobEvent

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pumice.engines.local.scheduling.why import Shortage
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 
 class RunError(PumiceError):

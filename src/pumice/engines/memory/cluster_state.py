@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from pumice.engines.memory.clock import VirtualClock
 from pumice.model import keys
-from pumice.model.command import Command
 from pumice.model.job import Job, Manifest
-from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
+from pumice.model.snapshot import Command, ContainerEnd, JobKey, ObservedPod, PodPhase
 from pumice.model.timestamps import to_seconds
 
 DEFAULT_GRACE = 30

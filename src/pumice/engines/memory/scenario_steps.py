@@ -14,9 +14,8 @@ from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.scenario import Step
-from pumice.model.command import Command
 from pumice.model.job import JobSpec, Metadata
-from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
+from pumice.model.snapshot import Command, ContainerEnd, JobKey, PodPhase
 
 # The phases that a new PodGroup may start in.
 _FIRST_PHASES: Final = ("Inqueue", "Pending")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 # The statuses of a server that is overloaded, starting, or cut off from etcd.
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})

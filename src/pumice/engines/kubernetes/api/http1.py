@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 # More than any API server sends.
 _MAX_HEAD = 1 << 16

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 
 class CertificateError(PumiceError):

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from pumice.admission.size_limits import check_size
 from pumice.model.codec import decode
-from pumice.model.command import Command
 from pumice.model.findings import Finding
 from pumice.model.job import Job, Metadata
 from pumice.model.shape import Schema
-from pumice.model.snapshot import JobKey
+from pumice.model.snapshot import Command, JobKey
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import KIND
 

@@ -21,7 +21,7 @@ from pumice.engines.kubernetes.api.deep_json import members
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.store import Key, Store, T, is_older
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 
 AUTO: Final = "auto"

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.manifests import REPLICAS, ComponentOptions, InstallOptions
 from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Component
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 # Flags that the manifests set themselves; all others are an operator's.

@@ -16,7 +16,7 @@ from pumice.admission import review
 from pumice.admission.context import Context
 from pumice.admission.portability import paths_of_field
 from pumice.engines.kubernetes.webhook.schema_check import Schema, fits
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 _log = logging.getLogger(__name__)
 

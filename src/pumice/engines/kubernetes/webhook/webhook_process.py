@@ -29,7 +29,7 @@ from pumice.engines.kubernetes.webhook.certificates import count, renewed
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.registration import Publication, ServiceRegistration, UrlRegistration
 from pumice.engines.kubernetes.webhook.server import WebhookServer
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 

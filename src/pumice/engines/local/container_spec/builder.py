@@ -100,10 +100,9 @@ class SpecBuilder:
             },
             given=settings.env,
         )
-        # The host that serves as image may have no nc.
         waits = image is None and _waits_for_master(container)
         shim_files, shim_mounts = nc_files(env["PATH"], running_interpreter()) if waits else ([], [])
-        name = facts.name
+        name, mounts = facts.name, self._mounts(image, volumes, container)
         hidden, hidden_files = self.guarded.hidden_in_root() if image is None else ((), ())
         return ContainerSpec(
             id=f"{name}/{container['name']}",
@@ -116,11 +115,7 @@ class SpecBuilder:
                 str(inputs.scratch.parent / f"{name}.{container['name']}.{attempt}") if settings.keep else None,
                 read_only=bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem")),
             ),
-            mounts=(
-                *self._mounts(image, volumes, container),
-                *shim_mounts,
-                self._message_mount(uid, container, attempt),
-            ),
+            mounts=(*mounts, *shim_mounts, self._message_mount(uid, container, attempt)),
             files=(*self._etc_files(manifest, image), *self._stand_ins(container), *shim_files),
             uid=user,
             gid=group,

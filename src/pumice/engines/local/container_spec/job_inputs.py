@@ -159,14 +159,14 @@ class JobInputs:
         try:
             self.argv(container, self.image_of(str(container.get("image") or "")), {})
         except NoCommandError as error:
-            found.append(error.problem)
+            found.append(error.detail)
         return found
 
 
 class NoCommandError(StartError):
     def __init__(self, problem: Problem) -> None:
         super().__init__(IMAGE, problem.text)
-        self.problem = problem
+        self.detail = problem
 
 
 def _no_command(name: str, *, has_image: bool) -> Problem:

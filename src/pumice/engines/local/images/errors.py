@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 from typing import Final, Self
 
-from pumice.model.problem import Position, PumiceError
+from pumice.model.problem import Position
+from pumice.model.pumice_error import PumiceError
 from pumice.model.text import printable
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 NETWORK: Final = "10.77.0.0/16"
 GATEWAY: Final = "10.77.0.1"

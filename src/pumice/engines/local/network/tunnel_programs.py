@@ -22,7 +22,8 @@ from msgspec import Struct
 from pumice.engines.local.network.addresses import NETWORK
 from pumice.engines.local.sandbox.net.tunnel import INTERFACE, READY
 from pumice.engines.local.sandbox.python_start import python_start
-from pumice.model.problem import Problem, PumiceError
+from pumice.model.problem import Problem
+from pumice.model.pumice_error import PumiceError
 
 # Reserved for documentation (RFC 5737), so no real network is hidden.
 _ADDRESS, _GATEWAY, _DNS = "198.51.100.100", "198.51.100.2", "198.51.100.3"

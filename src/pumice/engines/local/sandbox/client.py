@@ -95,7 +95,7 @@ class Sandbox:
         }
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
-                python_start("sandbox.init.job_init", json.dumps(config)),
+                python_start("sandbox.init.read_only_start", json.dumps(config)),
                 pass_fds=(theirs.fileno(), lock),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 
 _PREFERRED = 500  # added to oom_score_adj, which is at most 1000
 _MOST_PREFERRED = 1000
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def read(path: str) -> str:
@@ -44,5 +42,6 @@ def prefer_for_oom() -> None:
 
 def mount_point(line: str) -> str:
     """The mount point in a line of /proc/self/mountinfo."""
-    path = os.fsencode(line.split(" ")[4])
-    return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), path))
+    first, *escaped = os.fsencode(line.split(" ")[4]).split(b"\\")
+    # A backslash and three octal digits stand for one byte; a backslash itself is escaped, too.
+    return os.fsdecode(first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in escaped))

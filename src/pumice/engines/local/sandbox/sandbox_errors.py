@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 
 class SandboxError(PumiceError):

@@ -27,7 +27,8 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.entering import Entering
 from pumice.engines.local.supervisor.request_codec import DETACH, OUTPUT, STOP, plain_output
-from pumice.model.problem import Position, PumiceError
+from pumice.model.problem import Position
+from pumice.model.pumice_error import PumiceError
 
 # A watcher that does not read is disconnected when this many bytes wait for it.
 _MOST_WAITING: Final = 32 << 20

@@ -14,7 +14,7 @@ from pumice.engines.local.sandbox.entered import Entered
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.engines.local.session import LocalSession
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 
 ENDED: Final = "ended"  # the announcement of a command's exit code
 FAILED: Final = "failed"  # or of why it does not run

@@ -26,7 +26,7 @@ from pumice.engines.local.service import queued_runs
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
 from pumice.engines.local.supervisor.secret_values import SecretsMissingError, drop_secrets, read_secrets, with_values
-from pumice.model.problem import PumiceError
+from pumice.model.pumice_error import PumiceError
 from pumice.model.vocabulary import Phase
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.offline_context import offline_context

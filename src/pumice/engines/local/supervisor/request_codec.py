@@ -21,7 +21,8 @@ from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.new_record import options_of, plain_options
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scheduling.why import Shortage
-from pumice.model.problem import Problem, PumiceError
+from pumice.model.problem import Problem
+from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context
 
 START, STOP, DETACH = "start", "stop", "detach"  # requests of a client

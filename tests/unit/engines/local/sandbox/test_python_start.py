@@ -8,7 +8,13 @@ import pytest
 
 from pumice.engines.local.sandbox.python_start import python_start
 
-STARTED = ("plain_processes.reaper", "sandbox.diagnosis.trials", "sandbox.init.job_init", "sandbox.net.tunnel")
+STARTED = (
+    "plain_processes.reaper",
+    "sandbox.diagnosis.trials",
+    "sandbox.init.job_init",
+    "sandbox.init.read_only_start",
+    "sandbox.net.tunnel",
+)
 
 
 @pytest.mark.parametrize("module", STARTED)

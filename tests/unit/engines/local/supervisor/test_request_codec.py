@@ -33,7 +33,8 @@ from pumice.engines.local.supervisor.request_codec import (
     plain_request,
     request_of,
 )
-from pumice.model.problem import Position, Problem, PumiceError
+from pumice.model.problem import Position, Problem
+from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.marks import MarkTree
 

@@ -117,14 +117,11 @@ def become_exec(
 def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, container: int, copy: Copy) -> NoReturn:
     """Copy files of a container, with exactly the rights of its commands; images need no program for it.
 
-    Unlike a process that execs soon, this one keeps job-init's memory: it must not be readable from the container, and
-    must load no code from there.
+    Unlike a process that execs soon, this one keeps job-init's memory: it must not be readable from the container.
     """
 
     def enter() -> None:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-        sys.meta_path.clear()
-        sys.path.clear()
         syscalls.setns(container, _OF_CONTAINER)
 
     def act() -> NoReturn:
@@ -153,8 +150,13 @@ def _become(
     enter: Callable[[], None],
     command: tuple[Sequence[str], Mapping[str, str]] | Callable[[], NoReturn],
 ) -> NoReturn:
-    """Descriptors are paths (/proc/self/fd/N): each is closed before the job's own paths are looked up."""
+    """Descriptors are paths (/proc/self/fd/N): each is closed before the job's own paths are looked up.
+
+    A module that was not loaded so far would be one of the container.
+    """
     try:
+        sys.meta_path.clear()
+        sys.path.clear()
         _close_descriptors([*streams.descriptors, *needed])
         exec_command.default_signals()
         kernel_files.prefer_for_oom()

@@ -41,6 +41,10 @@ def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     if not argv or not argv[0]:
         raise StartError(COMMAND_NOT_FOUND, "the command is empty")
     program = find(argv[0], env.get("PATH", DEFAULT_PATH))
+    if any(map(_is_this_program, (program, _interpreter(_first_line(program))))):
+        raise StartError(
+            NOT_EXECUTABLE, f"{program}: leads to the Python of this machine, not to a file of the container"
+        )
     try:
         os.execve(program, list(argv), dict(env))  # noqa: S606 - a shell is there if the user wants one
     except OSError as error:
@@ -67,6 +71,23 @@ def find(name: str, path: str) -> str:
     if refused:
         raise StartError(NOT_EXECUTABLE, f"{refused}: not executable; chmod +x it, or name its interpreter first")
     raise StartError(COMMAND_NOT_FOUND, f"{name}: command not found in PATH={path}")
+
+
+def _is_this_program(path: str) -> bool:
+    """Return whether a path leads out of the container by /proc/PID/exe, to the mount that this process runs from."""
+    try:
+        return _mount_id(path) == _mount_id("/proc/self/exe")
+    except OSError:
+        return False
+
+
+def _mount_id(path: str) -> str:
+    opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        with open(f"/proc/self/fdinfo/{opened}") as lines:
+            return next(line for line in lines if line.startswith("mnt_id:"))
+    finally:
+        os.close(opened)
 
 
 def explain(program: str, error: OSError) -> StartError:
@@ -99,12 +120,17 @@ def _first_line(program: str) -> bytes:
         return b""
 
 
+def _interpreter(line: bytes) -> str:
+    """Return the interpreter that the first line of a script names; empty if there is none."""
+    words = line[2:].strip(b" \t\n").split(None, 1) if line.startswith(b"#!") else []
+    return os.fsdecode(words[0].rstrip(b"\r")) if words else ""
+
+
 def _explain_missing(program: str) -> str:
     line = _first_line(program)
     if not line.startswith(b"#!"):
         return "its loader (dynamic linker) does not exist here: it was built for another system"
-    words = line[2:].strip(b" \t\n").split(None, 1)
-    interpreter = os.fsdecode(words[0].rstrip(b"\r")) if words else ""
+    interpreter = _interpreter(line)
     if line.endswith(b"\r\n"):
         return f"the first line ends in CR LF, so the kernel looks for {interpreter} with a CR; use Unix line ends"
     return f"the interpreter {interpreter} of its first line does not exist here"

@@ -17,7 +17,7 @@ import sys
 from typing import Any, NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, protocol, scratch, syscalls
-from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap
+from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap, read_only_start
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.init.server import Server
@@ -37,8 +37,12 @@ class Users(NamedTuple):
 
 
 def main() -> NoReturn:
-    """The supervisor: outside of the job's pid namespace, so that it survives the job and can clean up."""
+    """The supervisor: outside of the job's pid namespace, so that it survives the job and can clean up.
+
+    After `read_only_start` it is in its user namespace already; the arguments then say which users that has.
+    """
     config: dict[str, Any] = json.loads(sys.argv[1])
+    entered = sys.argv[2:]
     channel = socket.socket(fileno=config["channel"])
     engine = os.pidfd_open(config["engine"])
     if os.getppid() != config["engine"]:
@@ -54,18 +58,26 @@ def main() -> NoReturn:
         # Kernels without keyrings, and containers that forbid the call, have no keys to leak.
         syscalls.leave_session_keyring()
     watched = engine, os.pidfd_open(os.getpid())
-    namespace, unmapped = _mapped_namespace(config)
     try:
-        if namespace is not None:
-            _supervise(config, channel, watched, groups, namespace)
-        all_users = idmap.enter_user_namespace()
+        if entered:
+            users = Users(*json.loads(entered[0]))
+            read_only_start.check()
+        else:
+            namespace, unmapped = _mapped_namespace(config)
+            if namespace is not None:
+                _supervise(config, channel, watched, groups, namespace)
+            users = Users(idmap.enter_user_namespace(), unmapped)
+            if read_only_start.can_change_interpreter():
+                for descriptor in (config["channel"], config["lock"]):
+                    os.set_inheritable(descriptor, True)
+                read_only_start.restart(json.dumps(users))
         syscalls.unshare(syscalls.NEWPID)
         child = os.fork()
     except OSError as error:
         refuse(channel, error, "namespaces are refused: ")
         _clean_up(config, groups)
     if child == 0:
-        _job_init(config, channel, watched, groups, Users(all_users, unmapped))
+        _job_init(config, channel, watched, groups, users)
     os.close(engine)
     protocol.send(channel, {"pid": child})
     channel.close()

@@ -1,0 +1,61 @@
+"""Starts job-init from an interpreter that no pod can change, where a pod could change that of the user.
+
+Between fork and exec a container is this program, so `/proc/self/exe` in its command, or in the first line of a script
+of its image, leads to the interpreter, by the mount through which it was started (as CVE-2019-5736). Root of a pod of
+an ordinary user owns the interpreters of conda, uv, pyenv and `venv --copies`. So this program mounts the interpreter
+read-only, in a mount namespace of its own, and starts it again from there. Until then it loads hardly any module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+
+from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox.init import idmap
+
+_SELF = "/proc/self/exe"
+
+# Type checkers know this name as that of the typing module, which takes long to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def main() -> None:
+    if len(sys.argv) == 2 and os.geteuid() != 0 and can_change_interpreter():  # noqa: PLR2004 - started by the engine
+        # Where the kernel refuses it, job-init meets the same refusal, and reports it.
+        with suppress(OSError):
+            idmap.enter_user_namespace()
+            restart("[false]")
+    from pumice.engines.local.sandbox.init import job_init  # noqa: PLC0415 - see above
+
+    job_init.main()
+
+
+def can_change_interpreter() -> bool:
+    """Return whether the user of this process may change the file, or its mode, by the mount that it runs from."""
+    is_own = os.stat(_SELF).st_uid == os.geteuid() or os.access(_SELF, os.W_OK)
+    return is_own and not os.statvfs(_SELF).f_flag & os.ST_RDONLY
+
+
+def restart(users: str) -> NoReturn:
+    """Start this program again from a read-only mount; needs a user namespace. `users` are those of `job_init`."""
+    syscalls.unshare(syscalls.NEWNS)
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    path = os.readlink(_SELF)
+    tree = syscalls.clone_tree(path, below=False)
+    syscalls.restrict_mount(tree, syscalls.READ_ONLY, below=False)
+    # At its own path, from which the loader finds the libraries of the interpreter.
+    syscalls.attach_tree(tree, path)
+    os.close(tree)
+    os.execv(sys.orig_argv[0], [*sys.orig_argv, users])  # noqa: S606 - our own program
+
+
+def check() -> None:
+    """Raise OSError if pods could change the interpreter. The mount that it was started from is needed no more."""
+    if can_change_interpreter():
+        raise PermissionError(errno.EPERM, f"{sys.executable} cannot be protected from pods")
+    syscalls.detach(os.readlink(_SELF))
