@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import venv
 from collections import Counter
@@ -164,6 +165,29 @@ def test_an_image_does_not_make_it_writable(workspace: Workspace) -> None:
         workspace, script, volume(workspace.directory), [f"--image=nowhere={workspace.directory / 'root'}"]
     )
     assert (result.code, result.out) == (0, "end\n"), result.err
+    assert state_of(path) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a directory twice")
+def test_a_directory_that_is_mounted_twice_has_the_same_rules(workspace: Workspace) -> None:
+    """Neither path is a link to the other."""
+    path = make_environment(workspace, ".venv")
+    (workspace.directory.parent / "twice").mkdir()
+    pod, container = volume(workspace.directory.parent / "twice")
+    script = f"exec 2>/dev/null; {CHANGES.format(path='/x/.venv')} echo end"
+    only = task("only", script, container=container, pod=pod)
+    argv = workspace.argv(job(only), flags=["--network=job", "--no-prefix", "--timeout=60s"])
+    before = state_of(path)
+    mount = f"mount --bind {workspace.directory} {workspace.directory.parent}/twice"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", *argv],
+        cwd=workspace.directory,
+        env=workspace.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
     assert state_of(path) == before
 
 

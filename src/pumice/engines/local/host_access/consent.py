@@ -19,6 +19,7 @@ from pumice.engines.local.host_access.access import (
     read_only_path,
     why_consent,
 )
+from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.never_shared import is_never_shared
@@ -55,9 +56,9 @@ def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFact
     return msgspec.structs.replace(
         write_facts(settings),
         visible=_real([*workdir, *(each for each in settings.python if each not in wanted), *system, *shown]),
-        homes=homes,
-        credentials=[*credentials_in(homes), *credentials_of_machine()],
-        private=_real([settings.state, *([settings.config] if settings.config is not None else [])]),
+        homes=list(with_aliases(homes)),
+        credentials=list(with_aliases([*credentials_in(homes), *credentials_of_machine()])),
+        private=list(with_aliases([settings.state, *([settings.config] if settings.config is not None else [])])),
     )
 
 

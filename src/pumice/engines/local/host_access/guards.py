@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.read_only import read_only_paths
 from pumice.engines.local.host_access.sockets import HostSockets
@@ -91,7 +92,7 @@ def guarded_paths(settings: Settings, environ: Mapping[str, str]) -> GuardedPath
     if os.geteuid() == 0:
         # Other users cannot read them.
         found += credentials_of_machine()
-    real = dict.fromkeys(os.path.realpath(path) for path in found)
+    real = list(map(str, with_aliases(found)))
     directories = [path for path in real if Path(path).is_dir()]
     return GuardedPaths(
         directories,

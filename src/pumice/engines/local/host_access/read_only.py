@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.never_shared import NEVER_SHARED
 from pumice.engines.local.state.settings import Settings
 
@@ -18,21 +18,14 @@ _PACKAGE = Path(__file__).resolve().parents[3]
 
 def read_only_paths(settings: Settings) -> dict[Path, str]:
     """Return the real paths, and what each of them is, for the reason why a writable mount of it needs consent."""
-    found: dict[Path, str] = {}
-    for path, what in _named(settings):
-        real = Path(os.path.realpath(path))
-        if str(real) not in NEVER_SHARED and real.exists():
-            found.setdefault(real, what)
-    return found
-
-
-def _named(settings: Settings) -> Iterator[tuple[str | Path, str]]:
-    yield from ((path, "the Python environment") for path in settings.python)
-    yield from ((path, "the Python environment of Pumice") for path in (sys.prefix, sys.base_prefix))
-    yield _PACKAGE, "Pumice itself"
-    yield from ((mount.path, "mounted read-only") for mount in settings.mounts if mount.read_only)
+    named = dict.fromkeys(settings.python, "the Python environment")
+    named |= {Path(path): "the Python environment of Pumice" for path in (sys.prefix, sys.base_prefix)} | named
+    named |= {_PACKAGE: "Pumice itself"}
+    named |= {mount.path: "mounted read-only" for mount in settings.mounts if mount.read_only} | named
     if settings.workdir_read_only:
-        yield settings.workdir, "the working directory, which is read-only"
+        named.setdefault(settings.workdir, "the working directory, which is read-only")
+    found = with_aliases(named)
+    return {real: named[path] for real, path in found.items() if str(real) not in NEVER_SHARED and real.exists()}
 
 
 def replaceable_link(settings: Settings) -> Path | None:

@@ -42,6 +42,15 @@ def prefer_for_oom() -> None:
 
 def mount_point(line: str) -> str:
     """The mount point in a line of /proc/self/mountinfo."""
-    first, *escaped = os.fsencode(line.split(" ")[4]).split(b"\\")
+    return _unescape(line.split(" ")[4])
+
+
+def mounted_root(line: str) -> str:
+    """The directory of the file system that is mounted there."""
+    return _unescape(line.split(" ")[3])
+
+
+def _unescape(path: str) -> str:
+    first, *escaped = os.fsencode(path).split(b"\\")
     # A backslash and three octal digits stand for one byte; a backslash itself is escaped, too.
     return os.fsdecode(first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in escaped))
