@@ -205,7 +205,8 @@ class Container:
             return ""
         try:
             with Path(self._message_file).open("rb") as file:
-                message = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+                # A hole of a sparse file reads as NUL characters.
+                message = file.read(LONGEST_MESSAGE).decode("utf-8", "replace").replace("\0", " ")
         except OSError:
             # The container may have changed the mode of its file.
             return ""
