@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
 from pumice.client.view.output import ProgressLine, style_for
 from pumice.client.view.screen import Screen
 from pumice.client.view.terminal import Terminal
+from tests.meta.tree import SOURCE, source_modules
+
+# Modules that write what no Terminal escapes: it is their own, or checked, or not for a terminal.
+PAST_THE_TERMINAL = {
+    "cli/control/export.py",  # an archive, which is refused on a terminal
+    "cli/control/relay.py",  # what a command in a pod writes
+    "cli/program.py",  # a message without any value
+    "cli/runs/logs.py",  # log lines in a pipe
+    "cli/runs/ps.py",  # the cursor
+    "client/view/output.py",  # the cursor
+    "client/view/screen.py",  # the cursor, and log lines after `escaped_log`
+}
 
 
 class _Device(io.BytesIO):
@@ -71,3 +84,11 @@ def test_the_stream_stays_what_it_was(device: _Device) -> None:
     terminal.write("é 中\n")
     assert (terminal.encoding, terminal.errors, terminal.isatty()) == ("latin-1", "replace", True)
     assert device.getvalue() == b"before \xe9 ?\n"
+
+
+def test_no_other_module_writes_past_the_terminal() -> None:
+    past = re.compile(r"\bwrite_own\(|\bstd(?:out|err)\.buffer\b|\bos\.write\(")
+    packages = [SOURCE / name for name in ("cli", "client/view", "client/run_options")]
+    modules = [each for each in source_modules() if any(each.is_relative_to(package) for package in packages)]
+    found = {str(each.relative_to(SOURCE)) for each in modules if past.search(each.read_text())}
+    assert found - {"client/view/terminal.py"} == PAST_THE_TERMINAL
