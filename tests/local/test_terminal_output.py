@@ -51,18 +51,19 @@ PAYLOADS: Final = {
     "tag": "\U000e0041",
 }
 HOSTILE: Final = "canary" + "".join(PAYLOADS.values())
-NUL: Final = f"{HOSTILE}\0"
+FORGED: Final = f"{HOSTILE}\nforged"  # a line that the program did not begin
+NUL: Final = f"{FORGED}\0"
 # Bytes that no text has: NUL, and C1 as one byte, which is not UTF-8.
 LINES: Final = [f"canary {text} end".encode() for text in PAYLOADS.values()] + [b"canary \0 end", b"canary \x9b2J end"]
 # The escape sequences of the program: its colours, the lines that stay below (Screen, ProgressLine) and `ps -w`.
 OWN: Final = re.compile(
     r"\x1b\[(?:0|1|1;31|1;32|33|2|(?:2;)?[39][1-7])m|\r(?:\x1b\[\d+A)?\x1b\[J|\r\x1b\[K|\x1b\[H\x1b\[J"
 )
-QUOTED: Final = '"' + "".join(f"\\U{ord(each):08x}" for each in HOSTILE) + '"'  # in YAML and TOML
+QUOTED: Final = '"' + "".join(f"\\U{ord(each):08x}" for each in FORGED) + '"'  # in YAML and TOML
 JOB: Final = f"job-{HOSTILE}.yaml"
 NAMES: Final = f"""
 import os
-for name in {[*PAYLOADS.values(), "name"]!r}:
+for name in {[*PAYLOADS.values(), FORGED]!r}:
     os.mkfifo(f"/data/canary-{{name}}")
 os.mkfifo(b"/data/canary-\\x9b2J")
 print("up", flush=True)
@@ -187,26 +188,26 @@ ROWS: Final[dict[str, list[Row]]] = {
 def _jobs(directory: Path) -> dict[str, Manifest]:
     """Return Jobs by file: their commands, variables, annotations, paths and images have the payloads."""
     env = [{"name": f"P{number}", "value": text} for number, text in enumerate(PAYLOADS.values())]
-    env += [{"name": name, "value": HOSTILE} for name in ("RANK", "WORLD_SIZE")]
+    env += [{"name": name, "value": FORGED} for name in ("RANK", "WORLD_SIZE")]
     container = {
-        "args": [HOSTILE],
+        "args": [FORGED],
         "env": env,
-        "volumeMounts": [{"name": "data", "mountPath": f"/srv/{HOSTILE}"}],
+        "volumeMounts": [{"name": "data", "mountPath": f"/srv/{FORGED}"}],
     }
     prints = "cat lines; cat message > /dev/termination-log; exit 3"
     hostile = task("w", prints, container=container, pod={"volumes": [{"name": "data", "emptyDir": {}}]})
     hostile["template"]["metadata"] = {"annotations": {"canary": NUL}}
-    lost = task("w", "", container={"command": [f"/no/such/{HOSTILE}"]})
-    outside = {"volumes": [{"name": "v", "hostPath": {"path": str(directory.parent / f"outside-{HOSTILE}")}}]}
+    lost = task("w", "", container={"command": [f"/no/such/{FORGED}"]})
+    outside = {"volumes": [{"name": "v", "hostPath": {"path": str(directory.parent / f"outside-{FORGED}")}}]}
     mounted = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    wrong = job(task(HOSTILE, "true", container={"name": NUL, HOSTILE: 1, "imagePullPolicy": [HOSTILE]}))
+    wrong = job(task(FORGED, "true", container={"name": NUL, FORGED: 1, "imagePullPolicy": [FORGED]}))
     volume = {"volumes": [{"name": "data", "emptyDir": {}}]}
     data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     live = task("w", "python3 names.py && exec sleep 1000", container=data, pod=volume)
     named = {
         JOB: ("hostile", job(hostile)),
         "lost.yaml": ("lost", job(lost)),
-        "image.yaml": ("image", job(task("w", "true", container={"image": HOSTILE}))),
+        "image.yaml": ("image", job(task("w", "true", container={"image": FORGED}))),
         "outside.yaml": ("outside", job(task("w", "true", container=mounted, pod=outside))),
         "wrong.yaml": ("wrong", {**wrong, HOSTILE: 1}),
         "live.yaml": ("live", job(live)),
@@ -224,13 +225,13 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     home = tmp_path_factory.mktemp("home")
     directory = home / "project"
     directory.mkdir()
-    for name in ("settings", f"root-{HOSTILE}", f"../outside-{HOSTILE}"):
+    for name in ("settings", f"root-{HOSTILE}", f"../outside-{FORGED}"):
         (directory / name).mkdir()
     for file, document in _jobs(directory).items():
         (directory / file).write_text(yaml.safe_dump(document))
     (directory / "settings" / "pumice.toml").write_text(f"{QUOTED} = 1\n")
     (directory / "broken.yaml").write_text(f"{QUOTED}: 1\n{QUOTED}: 2\n")
-    (directory / "scenario.yaml").write_text(yaml.safe_dump({"steps": [], "description": HOSTILE, HOSTILE: 1}))
+    (directory / "scenario.yaml").write_text(yaml.safe_dump({"steps": [], "description": FORGED, FORGED: 1}))
     (directory / "lines").write_bytes(b"".join(line + b"\n" for line in LINES))
     (directory / "message").write_bytes(NUL.encode())
     (directory / "names.py").write_text(NAMES)
@@ -258,6 +259,7 @@ def test_a_terminal_shows_what_a_job_wrote_and_obeys_nothing(terminal: Terminal,
         assert COLOUR in text, "log lines keep their colours"
         text = text.replace(COLOUR, "")
     assert [each for each in text if _is_hidden(each)] == [], ascii(text)
+    assert [line for line in text.split("\n") if line.startswith("forged")] == []
     assert not row.shows or "canary" in text
 
 
@@ -296,7 +298,7 @@ def _documents(text: str) -> Iterator[object]:
 def test_yaml_is_the_same_text_on_a_terminal(terminal: Terminal, words: Sequence[str]) -> None:
     piped = terminal(*words).out
     assert _on_terminal(terminal, words)[1].decode() == piped
-    assert f"{HOSTILE!r}" in repr(list(yaml.safe_load_all(piped)))
+    assert f"{FORGED!r}" in repr(list(yaml.safe_load_all(piped)))
 
 
 def test_logs_in_a_pipe_are_what_was_written(terminal: Terminal) -> None:

@@ -16,7 +16,7 @@ def consent_question(error: ConsentError, settings: Settings, args: argparse.Nam
 
     Raises RefusedError if it cannot be remembered.
     """
-    print(escaped(str(error), lines=True), file=sys.stderr)
+    print(error, file=sys.stderr)
     if args.file != "-" and not args.json and sys.stdin.isatty() and sys.stderr.isatty():
         print("Allow this for the jobs of this directory, now and later? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
@@ -24,5 +24,6 @@ def consent_question(error: ConsentError, settings: Settings, args: argparse.Nam
             return True
     paths = dict.fromkeys(str(access.real) for access in error.accesses)
     print("to allow it, for this run:", file=sys.stderr)
-    print(same_command(args, *(word for path in paths for word in ("--allow-host-path", path))), file=sys.stderr)
+    command = same_command(args, *(word for path in paths for word in ("--allow-host-path", path)))
+    print(escaped(command), file=sys.stderr)
     return False

@@ -7,10 +7,11 @@ from typing import Final
 
 from pumice.engines.local.scheduling.why import Shortage
 from pumice.model.problem import PumiceError
+from pumice.model.text import escaped
 
 
 class RunError(PumiceError):
-    """As text, each problem is followed by its hint."""
+    """As text, each problem is followed by its hint; both have one line, whatever they quote of a Job."""
 
     exit_code = 2
 
@@ -20,7 +21,8 @@ class RunError(PumiceError):
             cls.__module__ = "pumice"
 
     def __str__(self) -> str:
-        return "\n".join(problem.text for problem in self.problems)
+        lines = ((escaped(str(each)), f"  hint: {escaped(each.hint)}" if each.hint else "") for each in self.problems)
+        return "\n".join(line for both in lines for line in both if line)
 
 
 class InvalidOption(RunError):
