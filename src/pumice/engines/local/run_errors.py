@@ -11,9 +11,13 @@ from pumice.model.text import escaped
 
 
 class RunError(PumiceError):
-    """As text, each problem is followed by its hint; both have one line, whatever they quote of a Job."""
+    """As text, each problem is followed by its hint; both have one line, whatever they quote of a Job.
+
+    `lines`: but for a message that has several lines on purpose.
+    """
 
     exit_code = 2
+    lines = False
 
     def __init_subclass__(cls) -> None:
         """Name a public one in tracebacks as programs do: `pumice.NoSuchRun`."""
@@ -21,8 +25,11 @@ class RunError(PumiceError):
             cls.__module__ = "pumice"
 
     def __str__(self) -> str:
-        lines = ((escaped(str(each)), f"  hint: {escaped(each.hint)}" if each.hint else "") for each in self.problems)
-        return "\n".join(line for both in lines for line in both if line)
+        texts = []
+        for problem in self.problems:
+            texts.append(escaped(str(problem), lines=self.lines))
+            texts += [f"  hint: {escaped(problem.hint)}"] if problem.hint else []
+        return "\n".join(texts)
 
 
 class InvalidOption(RunError):
@@ -39,12 +46,15 @@ class DoesNotFit(RefusedError):
     `fit_helps`: with `--fit` it would.
     """
 
+    lines = True
     shortages: Sequence[Shortage] = ()
     fit_helps = False
 
 
 class Unsupported(RefusedError):
     """The machine, or the version of Pumice, cannot do it."""
+
+    lines = True
 
 
 class Denied(RefusedError):
