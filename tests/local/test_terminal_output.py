@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import termios
 import unicodedata
@@ -72,20 +73,24 @@ print("up", flush=True)
 
 @dataclass(frozen=True)
 class Row:
-    """A command. Its output has something of a job unless `shows` is False, and with `logs` colours of log lines."""
+    """A command. Its output has something of a job unless `shows` is False, and with `logs` colours of log lines.
+
+    `until`: it goes on, so it is interrupted when this is shown.
+    """
 
     words: tuple[str, ...]
     shows: bool = True
     logs: bool = False
     code: int = 0
+    until: str = ""
 
     @property
     def name(self) -> str:
         return " ".join(self.words).replace(HOSTILE, "HOSTILE")
 
 
-def _row(*words: str, code: int = 0, **facts: bool) -> Row:
-    return Row(words, code=code, **facts)
+def _row(*words: str, code: int = 0, until: str = "", **facts: bool) -> Row:
+    return Row(words, code=code, until=until, **facts)
 
 
 ROWS: Final[dict[str, list[Row]]] = {
@@ -120,15 +125,22 @@ ROWS: Final[dict[str, list[Row]]] = {
         _row("ps", "-a", "-o", "wide"),
         _row("ps", "-a", "--json"),
         _row("ps", "-a", "-o", "yaml"),
+        _row("ps", "-a", "-o", "wide", "-w", until="hostile:1", code=130),
     ],
     "get": [_row("get", "hostile"), _row("get", "hostile", "-o", "json"), _row("get", HOSTILE, code=2)],
     "logs": [
         _row("logs", "hostile", logs=True),
         _row("logs", "hostile", "-t", logs=True),
         _row("logs", "hostile", "--json"),
+        _row("logs", "live", "-f", logs=True, until="up", code=130),
         _row("logs", "hostile", "--grep", f"({HOSTILE}", code=2),
     ],
-    "attach": [_row("attach", "hostile", code=3), _row("attach", "lost", code=127), _row("attach", HOSTILE, code=2)],
+    "attach": [
+        _row("attach", "hostile", code=3),
+        _row("attach", "lost", code=127),
+        _row("attach", "live", until="Starting", shows=False),
+        _row("attach", HOSTILE, code=2),
+    ],
     "detach": [_row("detach", HOSTILE, code=2)],
     "wait": [_row("wait", "hostile", "--json", code=100), _row("wait", HOSTILE, code=102)],
     "why": [
@@ -145,7 +157,11 @@ ROWS: Final[dict[str, list[Row]]] = {
         _row("history", "lost:1", "--events", shows=False),
         _row("history", "lost:1", "--events", "-o", "json"),
     ],
-    "top": [_row("top", "hostile", shows=False), _row("top", HOSTILE, code=2)],
+    "top": [
+        _row("top", "hostile", shows=False),
+        _row("top", "live", shows=False, until="live:1", code=130),
+        _row("top", HOSTILE, code=2),
+    ],
     "stop": [_row("stop", HOSTILE, code=2)],
     "suspend": [_row("suspend", HOSTILE, code=2)],
     "resume": [_row("resume", "hostile", "--with", "wrong.yaml", code=2)],
@@ -203,7 +219,7 @@ def _jobs(directory: Path) -> dict[str, Manifest]:
     wrong = job(task(FORGED, "true", container={"name": NUL, FORGED: 1, "imagePullPolicy": [FORGED]}))
     volume = {"volumes": [{"name": "data", "emptyDir": {}}]}
     data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    live = task("w", "python3 names.py && exec sleep 1000", container=data, pod=volume)
+    live = task("w", "cat lines; python3 names.py && exec sleep 1000", container=data, pod=volume)
     named = {
         JOB: ("hostile", job(hostile)),
         "lost.yaml": ("lost", job(lost)),
@@ -252,7 +268,7 @@ def test_the_table_has_every_command() -> None:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for rows in ROWS.values() for row in rows])
 def test_a_terminal_shows_what_a_job_wrote_and_obeys_nothing(terminal: Terminal, row: Row) -> None:
-    code, shown = _on_terminal(terminal, row.words)
+    code, shown = _on_terminal(terminal, row.words, until=row.until)
     assert code == row.code, shown
     text = OWN.sub("", shown.decode())
     if row.logs:
@@ -334,7 +350,7 @@ def _is_hidden(character: str) -> bool:
 
 
 def _on_terminal(
-    terminal: Terminal, words: Sequence[str], *, err: int | None = None, entered: bool = False
+    terminal: Terminal, words: Sequence[str], *, err: int | None = None, entered: bool = False, until: str = ""
 ) -> tuple[int, bytes]:
     """Run a command whose output is a terminal that changes none of it; return its exit code and all that it wrote."""
     near, far = pty.openpty()
@@ -351,6 +367,9 @@ def _on_terminal(
     try:
         while chunk := os.read(near, 65536):
             shown += chunk
+            if until and until.encode() in shown:
+                process.send_signal(signal.SIGINT)
+                until = ""
     except OSError:
         # Nobody has the other end open any more.
         pass
