@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 from pumice.cli.resource_errors import shortage
 
@@ -146,6 +146,11 @@ def _add_examples(command: argparse.ArgumentParser, name: str) -> None:
 
 class _Parser(argparse.ArgumentParser):
     """Prints the mistake and where to look, not the whole usage: that of `run` alone fills half a screen."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Python 3.14 and newer would colour the help, which a Terminal would escape.
+        self.color = False
 
     def error(self, message: str) -> NoReturn:
         text = message if "\n  hint: " in message else f"{message}\n  hint: {self.prog} --help lists the arguments"

@@ -23,6 +23,7 @@ def main() -> NoReturn:
     sys.unraisablehook = _unraisable
     from pumice.cli.main import main as run
 
+    _use_terminals()
     code = run()
     import atexit
 
@@ -33,6 +34,16 @@ def main() -> NoReturn:
     os._exit(code)
 
 
+def _use_terminals() -> None:
+    """Escape what terminals would obey in all that this program prints, tracebacks too, but not in pipes and files."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and stream.isatty():
+            from pumice.client.view.terminal import Terminal
+
+            setattr(sys, name, Terminal.in_place_of(stream))
+
+
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         _end()
@@ -40,7 +51,10 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
         # There may not be enough memory to load the code that prints a better message.
         os.write(2, b"pumice: there is not enough memory: see ulimit -v\n")
         os._exit(_BAD_INPUT)
-    sys.__excepthook__(kind, error, trace)
+    import traceback
+
+    # Without the colours of newer Pythons, which a Terminal would escape.
+    traceback.print_exception(kind, error, trace)
 
 
 def _unraisable(args: sys.UnraisableHookArgs, /) -> None:

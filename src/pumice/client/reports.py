@@ -99,7 +99,7 @@ def in_order(reports: Sequence[Report]) -> list[Report]:
 
 
 def _shown(value: object) -> str:
-    text = printable(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
     text = text or '""'
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 

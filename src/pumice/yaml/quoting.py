@@ -11,6 +11,8 @@ import re
 from json.encoder import encode_basestring
 from typing import Final
 
+from pumice.model.text import HIDDEN_CHARACTERS
+
 # Words that some reader takes for a boolean or null, in any case.
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", ".inf", ".nan"})
 _NUMBER_LIKE: Final = re.compile(
@@ -21,9 +23,9 @@ _NUMBER_LIKE: Final = re.compile(
     | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} .*                    # date and time
     """
 )
-# Characters that YAML does not allow unescaped, or that its versions treat differently.
+# Characters that YAML does not allow unescaped, that its versions treat differently, or that a terminal would obey.
 _NEEDS_ESCAPE: Final = re.compile(
-    "[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+    f"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{HIDDEN_CHARACTERS}]"
 )
 _PLAIN: Final = re.compile(
     r"(?:[A-Za-z0-9_/$(\\]|--?[A-Za-z]|\.{1,2}/|\.[A-Za-z]|[^\W\x00-\x7f])"  # how it may begin

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.unit.cli.screens import OnTerminal
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
@@ -57,6 +60,17 @@ def test_other_errors_are_printed() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith("TypeError: 'NoneType' object is not subscriptable\n")
+
+
+def test_a_traceback_on_a_terminal_is_escaped(tmp_path: Path) -> None:
+    """A program that fails prints what it read; a message may quote a job."""
+    module = MODULE.replace("program", "main")
+    fail = f"import {module} as other\ndef fail(): raise ValueError('a\\x1b]0;title\\x07\\u202e')\nother.main = fail\n"
+    program = f"{fail}from {MODULE} import {FUNCTION}; {FUNCTION}()"
+    terminal = OnTerminal([sys.executable, "-c", program], tmp_path, {**os.environ, "LANG": "C.UTF-8"}, columns=200)
+    assert terminal.read_to_end() == 1
+    assert terminal.raw.endswith(b"ValueError: a\\x1b]0;title\\x07\\u202e\r\n")
+    assert b"\x1b" not in terminal.raw
 
 
 def test_output_is_complete_and_exit_handlers_run() -> None:

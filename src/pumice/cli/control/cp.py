@@ -10,9 +10,9 @@ from typing import Final
 
 from pumice.cli.runs.arguments import FAILED, add_namespace, client_of, guarded
 from pumice.client.pods.copying import copy_from, copy_to
-from pumice.client.view.screen import plain
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.run_names import parse_pod
+from pumice.model.text import escaped
 
 # A run ends with no colon, so the first colon after the pod begins the path. `./a:b` and `/a:b` are local.
 _IN_POD: Final = re.compile(r"(?P<pod>(?:[^./][^/]*(?<!:)/)?[^./][^/:]*):(?P<path>.*)", re.DOTALL)
@@ -44,7 +44,7 @@ def _copy(args: argparse.Namespace) -> int:
         stored, pod = client.find_pod(target[0])
         skipped = copy_to(stored, Path(args.source), pod, target[1], args.container)
     for each in skipped:
-        print(f"not copied: {plain(each.path)}: {plain(each.why)}", file=sys.stderr)
+        print(f"not copied: {escaped(each.path)}: {escaped(each.why)}", file=sys.stderr)
     return FAILED if any(each.error for each in skipped) else 0
 
 

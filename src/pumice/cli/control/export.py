@@ -28,6 +28,9 @@ def _export(args: argparse.Namespace) -> int:
     file = args.output or f"{stored.record.name}-{stored.record.number}.tar.gz"
     if not args.no_logs:
         print("logs are packed as the programs wrote them; --no-logs leaves them out", file=sys.stderr)
+    if file == "-" and sys.stdout.isatty():
+        print("the archive is not for a terminal\n  hint: -o FILE, or a pipe", file=sys.stderr)
+        return BAD_INPUT
     if file == "-":
         export(stored, sys.stdout.buffer, logs=not args.no_logs)
         return 0

@@ -15,7 +15,7 @@ from pumice.client.view.output import Style, columns, fit, style_for, table
 from pumice.model.slot import Slot
 from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.suggestions import nearest
-from pumice.model.text import some
+from pumice.model.text import escaped, some
 from pumice.plugins.guard import PluginError
 from pumice.plugins.provenance import YOU, Trace
 from pumice.reconcile.gangs import GangMembership
@@ -103,7 +103,7 @@ def _title(one: Explained, style: Style) -> str:
     rank = f"   rank {values['RANK']} of {values['WORLD_SIZE']}" if {"RANK", "WORLD_SIZE"} <= set(values) else ""
     names = {trace.kind: trace.value for trace in one.traces}
     host = f"   {names['hostname']}.{names['subdomain']}" if {"hostname", "subdomain"} <= set(names) else ""
-    return style.bold(f"pod {one.slot.pod_name}") + rank + host
+    return style.bold(f"pod {one.slot.pod_name}") + escaped(rank + host)
 
 
 def _body(one: Explained, style: Style, width: int | None) -> Iterator[str]:
@@ -126,6 +126,6 @@ def _body(one: Explained, style: Style, width: int | None) -> Iterator[str]:
 def _row(one: Explained, trace: Trace) -> tuple[str, ...]:
     line = one.line(trace)
     by = f"{YOU} (line {line})" if line is not None else trace.by
-    value = trace.value if trace.kind != "command" else trace.value.splitlines()[0]
+    value = trace.value if trace.kind != "command" else trace.value.partition("\n")[0]
     shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
     return (trace.name or trace.kind, shown, by, one.why(trace))

@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from pumice.cli.run.options import same_command
-from pumice.client.view.screen import plain
 from pumice.engines.local.host_access.consent import ConsentError, remember_consent
 from pumice.engines.local.state.settings import Settings
+from pumice.model.text import escaped
 
 
 def consent_question(error: ConsentError, settings: Settings, args: argparse.Namespace) -> bool:
@@ -16,7 +16,7 @@ def consent_question(error: ConsentError, settings: Settings, args: argparse.Nam
 
     Raises RefusedError if it cannot be remembered.
     """
-    print(plain_lines(str(error)), file=sys.stderr)
+    print(error, file=sys.stderr)
     if args.file != "-" and not args.json and sys.stdin.isatty() and sys.stderr.isatty():
         print("Allow this for the jobs of this directory, now and later? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
@@ -24,10 +24,6 @@ def consent_question(error: ConsentError, settings: Settings, args: argparse.Nam
             return True
     paths = dict.fromkeys(str(access.real) for access in error.accesses)
     print("to allow it, for this run:", file=sys.stderr)
-    print(same_command(args, *(word for path in paths for word in ("--allow-host-path", path))), file=sys.stderr)
+    command = same_command(args, *(word for path in paths for word in ("--allow-host-path", path)))
+    print(escaped(command), file=sys.stderr)
     return False
-
-
-def plain_lines(text: str) -> str:
-    """Return the text without what a terminal would act on: a Job may have any path."""
-    return "\n".join(map(plain, text.split("\n")))

@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
 from pumice.client.local_client import LocalClient
-from pumice.client.view.screen import Screen, plain
+from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Listener, LogLine, LogOutput, RunPlanned
@@ -22,6 +22,7 @@ from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Job
+from pumice.model.text import escaped
 
 _POLL: Final = 0.1
 _WAKE: Final = 50  # looks, until the service is asked again to care for the run
@@ -70,7 +71,7 @@ async def _show(client: LocalClient, stored: StoredRun, view: Listener) -> int:
             return _show_end(stored, view)
         if found.note != said and not stored.is_owned:
             said = found.note
-            print(f"{found.run} {found.phase}: {plain(said)}", file=sys.stderr)
+            print(f"{found.run} {found.phase}: {escaped(said)}", file=sys.stderr)
         await asyncio.sleep(_POLL)
 
 
@@ -104,7 +105,8 @@ def _show_end(stored: StoredRun, view: Listener) -> int:
         if event is not None:
             view(event)
     if outcome is None:
-        print(*(status.verdict or (f"{stored.ref} {status.phase}: {plain(status.note)}",)), sep="\n", file=sys.stderr)
+        lines = status.verdict or (f"{stored.ref} {status.phase}: {status.note}",)
+        print(*map(escaped, lines), sep="\n", file=sys.stderr)
     return 1 if status.exit_code is None else status.exit_code
 
 

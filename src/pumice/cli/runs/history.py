@@ -8,9 +8,9 @@ from pumice.cli.runs.arguments import add_namespace, add_output, age, chosen_run
 from pumice.client.local_client import LocalClient
 from pumice.client.run_history import attempts
 from pumice.client.view.output import table
-from pumice.client.view.screen import plain
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_names import parse_run
+from pumice.model.text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def _history(client: LocalClient, args: argparse.Namespace) -> int:
     rows = [("ATTEMPT", "TOOK", "FIRST FAILURE", "POLICY")]
     for each in found:
         took = lasted(each.begin, each.end or client.now())
-        rows.append((str(each.number), took, plain(each.first_failure), each.policy))
+        rows.append((str(each.number), took, each.first_failure, each.policy))
     print("\n".join(table(rows)))
     return 0
 
@@ -60,7 +60,7 @@ def _runs(client: LocalClient, args: argparse.Namespace) -> int:
     rows = [("RUN", "PHASE", "TRY", "TOOK", "AGE", "NOTE")]
     for each in found:
         took = lasted(each.started or each.created, each.finished or now)
-        rows.append((each.run, each.phase, str(each.attempt), took, age(each.created, now), plain(each.note)))
+        rows.append((each.run, each.phase, str(each.attempt), took, age(each.created, now), each.note))
     print("\n".join(table(rows)))
     return 0
 
@@ -69,7 +69,7 @@ def _events(entries: list[Entry], args: argparse.Namespace) -> int:
     if args.output:
         print_data({"items": entries}, args.output)
     for entry in [] if args.output else entries:
-        print(entry.time.isoformat(timespec="milliseconds"), entry.kind, plain(_about(entry)))
+        print(entry.time.isoformat(timespec="milliseconds"), entry.kind, escaped(_about(entry)))
     return 0
 
 

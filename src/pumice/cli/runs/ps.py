@@ -14,7 +14,7 @@ from pumice.cli.runs.arguments import add_namespace, add_output, age, guarded, p
 from pumice.client.run_reader import RunReader
 from pumice.client.values import Status, requested
 from pumice.client.view.output import columns, table
-from pumice.client.view.screen import plain
+from pumice.client.view.terminal import write_own
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.model.problem import Position
 
@@ -78,7 +78,9 @@ def _watch(client: RunReader, args: argparse.Namespace) -> None:
             print("".join(f"{each.run}\n" for each in changed), end="")
         elif terminal or changed:
             shown = lines(found if terminal else changed, client, wide=args.output == "wide")
-            print((_REDRAW if terminal else "") + "\n".join(shown[1:] if begun and not terminal else shown))
+            if terminal:
+                write_own(sys.stdout, _REDRAW)
+            print("\n".join(shown[1:] if begun and not terminal else shown))
             begun = True
         sys.stdout.flush()
         time.sleep(_PAUSE)
@@ -98,7 +100,7 @@ def lines(found: Sequence[Status], client: RunReader, *, wide: bool) -> list[str
         attempts = f"{each.attempt}/{each.max_attempts}" if each.max_attempts else str(each.attempt)
         pods = f"{each.pods.running}/{each.pods.total}"
         phase = each.phase if each.readable else "?"
-        rows.append((each.run, phase, pods, attempts, age(each.created, now), *more, plain(each.note)))
+        rows.append((each.run, phase, pods, attempts, age(each.created, now), *more, each.note))
     width = columns(sys.stdout)
     return [line if width is None else line[:width] for line in table(rows)]
 

@@ -22,7 +22,7 @@ from pumice.cli.runs.arguments import (
 from pumice.client.local_client import LocalClient
 from pumice.client.usage import Sample, usage
 from pumice.client.view.output import table
-from pumice.client.view.screen import Screen, plain
+from pumice.client.view.screen import Screen
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.state.disk_use import size_text
@@ -108,8 +108,7 @@ def lines(found: Mapping[str, Sequence[Sample]], *, by_use: bool = False) -> lis
     for run, samples in found.items():
         ordered = sorted(samples, key=lambda each: each.cpu, reverse=True) if by_use else samples
         rows += [
-            (run, plain(each.pod), f"{each.cpu:.2f}", size_text(each.memory), *_gpu(each)[: len(more)])
-            for each in ordered
+            (run, each.pod, f"{each.cpu:.2f}", size_text(each.memory), *_gpu(each)[: len(more)]) for each in ordered
         ]
     return table(rows)
 

@@ -21,6 +21,7 @@ from pumice.cli.runs.arguments import (
 from pumice.cli.runs.get import exit_code
 from pumice.client.values import FINISHED, RUNNING, Status, check_goal
 from pumice.engines.local.run_errors import WaitTimeout
+from pumice.model.text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,9 +53,8 @@ def _wait(args: argparse.Namespace) -> int:
         if args.json:
             print(msgspec.json.encode(each).decode())
         elif each.is_finished:
-            print(
-                f"{each.run} {each.phase}{f': {each.verdict.text.splitlines()[0]}' if each.verdict is not None else ''}"
-            )
+            verdict = f": {each.verdict}" if each.verdict is not None else ""
+            print(escaped(f"{each.run} {each.phase}{verdict}".partition("\n")[0]))
         else:
             print(f"{each.run} {each.phase}")
     codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or _is_there(each, args.goal)]

@@ -9,6 +9,7 @@ import msgspec
 
 from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, client_of, guarded, print_data
 from pumice.client.reasons import why_lines
+from pumice.model.text import escaped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,5 +36,5 @@ def _why(args: argparse.Namespace) -> int:
         plain = {**msgspec.to_builtins(found), "phase": client.summary(stored).phase}
         print_data(plain, args.output)
     else:
-        print("\n".join(why_lines(found)))
+        print(escaped("\n".join(why_lines(found)), lines=True))
     return 0

@@ -11,14 +11,19 @@ from typing import Final, TextIO
 
 from msgspec import Struct
 
-COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+from pumice.client.view.terminal import Terminal, write_own
+from pumice.model.text import COLOUR, escaped
+
 _LABEL: Final = re.compile(r" *[^ ]+(?: [^ ]+)*  +(?=[^ ])")
 _LONGEST_LABEL: Final = 20
 _NARROWEST: Final = 16  # columns in which a sentence can be read
 
 
 class Style(Struct, frozen=True):
+    """`mark` is the number by which a Terminal knows these colours."""
+
     coloured: bool
+    mark: str = ""
 
     def bold(self, text: str) -> str:
         return self._paint("1", text)
@@ -33,20 +38,22 @@ class Style(Struct, frozen=True):
         return self._paint("33", text)
 
     def _paint(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text else text
+        mark = f"{self.mark};" if self.mark else ""
+        return f"\x1b[{mark}{code}m{text}\x1b[{mark}0m" if self.coloured and text else text
 
 
 def style_for(stream: TextIO) -> Style:
     allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style(allowed and stream.isatty())
+    return Style(allowed and stream.isatty(), stream.mark if isinstance(stream, Terminal) else "")
 
 
 def table(rows: Sequence[tuple[str, ...]], indent: str = "", width: int | None = None) -> list[str]:
-    """The rows as lines with aligned columns, without trailing spaces.
+    """The rows as lines with aligned columns, without trailing spaces; a cell has one line, whatever a job wrote in it.
 
     Where they are wider than `width`, the last column is broken between words. If too little is left for it, a long
     cell widens only its own row, which is broken like any other line.
     """
+    rows = [tuple(map(escaped, row)) for row in rows]
     cells_of = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in cells_of]
     if width is not None and rows and not _has_room(cells_of[-1], width - _start(indent, widths)):
@@ -151,7 +158,8 @@ class ProgressLine:
         if not self._is_terminal:
             self.print(text)
             return
-        self.stream.write(f"\r\x1b[K{text[: (columns(self.stream) or 80) - 1]}")
+        write_own(self.stream, "\r\x1b[K")
+        self.stream.write(escaped(text)[: (columns(self.stream) or 80) - 1])
         self.stream.flush()
         self._shown = True
 

@@ -7,18 +7,15 @@ would mix with them.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from pumice.client.view.output import COLOUR, cells
+from pumice.client.view.output import cells
+from pumice.client.view.terminal import write_own
+from pumice.model.text import COLOUR, escaped_log
 
-_ESCAPE: Final = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"  # CSI; OSC and its like; others
-)
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f\x80-\x9f]")
 _RESET: Final = "\x1b[0m"
 _FALLBACK: Final = (80, 24)
 
@@ -40,12 +37,16 @@ class Screen:
         return cls(logs, messages, next(found, None))
 
     def print(self, lines: Sequence[str], *, message: bool = False) -> None:
-        """Print lines that scroll. The last lines disappear until the next `draw`."""
-        stream = self.messages if message else self.logs
+        """Print lines that scroll. The last lines disappear until the next `draw`.
+
+        A log line is printed on a terminal with its colours, and elsewhere as it was written.
+        """
         self._erase()
-        if stream.isatty():
-            lines = [safe_for_terminal(line) for line in lines]
-        stream.write("".join(f"{line}\n" for line in lines))
+        stream = self.messages if message else self.logs
+        if message or not stream.isatty():
+            stream.write("".join(f"{line}\n" for line in lines))
+        else:
+            write_own(stream, "".join(f"{escaped_log(line)}\n" for line in lines))
         stream.flush()
 
     def draw(self, lines: Sequence[str]) -> None:
@@ -56,7 +57,7 @@ class Screen:
         self._last, self._drawn = tuple(lines), len(lines)
         if lines:
             width = self.size()[0] - 1
-            self.terminal.write("\n".join(clipped(safe_for_terminal(line), width) for line in lines))
+            write_own(self.terminal, "\n".join(clipped(escaped_log(line), width) for line in lines))
             self.terminal.flush()
 
     def size(self) -> tuple[int, int]:
@@ -70,24 +71,9 @@ class Screen:
     def _erase(self) -> None:
         if self._drawn and self.terminal is not None:
             up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
-            self.terminal.write(f"\r{up}\x1b[J")
+            write_own(self.terminal, f"\r{up}\x1b[J")
             self.terminal.flush()
         self._drawn = 0
-
-
-def safe_for_terminal(text: str) -> str:
-    """Remove all that would move the cursor or change the terminal; colours stay."""
-    if "\x1b" in text:
-        text = _ESCAPE.sub(lambda found: found[0] if COLOUR.fullmatch(found[0]) else "", text)
-        # A colour that a program leaves on would colour what follows.
-        last = text.rpartition("\x1b")[2]
-        text = text if f"\x1b{last}".startswith(_RESET) or "\x1b" not in text else text + _RESET
-    return _CONTROL.sub("", text)
-
-
-def plain(text: str) -> str:
-    """Remove all escape sequences, colours too."""
-    return _CONTROL.sub("", _ESCAPE.sub("", text))
 
 
 def clipped(text: str, width: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pumice.client.view.log_prefix import LogPrefix
 from pumice.client.view.output import Style, broken, columns, style_for
-from pumice.client.view.screen import Screen, plain
+from pumice.client.view.screen import Screen
 from pumice.client.view.status_line import PodStates, state_line
 from pumice.engines.local.events import (
     ContainerRestarted,
@@ -32,6 +32,7 @@ from pumice.engines.local.verdict import how_it_failed, one_line, policy_text, v
 from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod
+from pumice.model.text import escaped
 from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.verdict import how_it_ended
@@ -71,7 +72,7 @@ class TextView:
                 self._show_plan(job, images)
                 run = [f"run {name}   {directory}"] if name else []
                 for line in (*run, *(f"uses {access}" for access in accesses), *notes):
-                    self._print(f"  {plain(line)}")
+                    self._print(f"  {escaped(line)}")
             case LogOutput(lines):
                 self._show_logs(lines)
             case PhaseChanged():
@@ -88,16 +89,16 @@ class TextView:
             case PortPublished(pod_name, port, address):
                 self._print(f"{pod_name}:{port} is published on {address}")
             case WarningIssued(message):
-                self._print(f"{self._style.warning('warning:')} {message}")
+                self._print(f"{self._style.warning('warning:')} {escaped(message, lines=True)}")
             case RunWaits(why):
-                self._print(f"waits: {why.text}")
+                self._print(f"waits: {escaped(why.text)}")
                 for hint in why.hints[:1]:
                     self._print(f"  hint: {hint.text}: {hint.command}")
             case Progress(message, transient) if transient and self.screen.terminal is not None:
-                self.screen.draw([message])
+                self.screen.draw([escaped(message)])
                 return
             case Progress(message):
-                self._print(message)
+                self._print(escaped(message, lines=True))
             case Stopping(grace):
                 self._stopping = True
                 self._print(f"stopping: the pods have up to {grace:g}s to end; Ctrl-C ends them at once")
@@ -180,7 +181,7 @@ class TextView:
         return f"{status.succeeded} succeeded{failed}" + (f", {others} ended{by}" if others > 0 else "")
 
     def _show_failure(self, pod: ObservedPod, follows: str) -> None:
-        how = plain(one_line(how_it_failed(pod, self._prefix.unnamed.get(pod.task, ""))))
+        how = escaped(one_line(how_it_failed(pod, self._prefix.unnamed.get(pod.task, ""))))
         failed = self._style.error(f"{pod.short_name} failed:")
         self._print(f"{self._elapsed():<5} {failed} {how}; {follows}")
 
@@ -192,7 +193,7 @@ class TextView:
     def _show_restart(self, restarted: ContainerRestarted) -> None:
         end, pod = restarted.end, restarted.pod
         container = "" if end.container == self._prefix.unnamed.get(pod.task) else f" {end.container}"
-        line = f": {plain(one_line(end.last_line))}" if end.last_line else ""
+        line = f": {escaped(one_line(end.last_line))}" if end.last_line else ""
         self._print(
             f"{self._elapsed():<5} {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
         )
@@ -204,7 +205,7 @@ class TextView:
         self._bars.clear()
         self.screen.draw(())
         if lines := verdict_lines(outcome, self.locate, self.next_step(outcome)):
-            first, *others = map(plain, lines)
+            first, *others = map(escaped, lines)
             self._print("\n".join(("", self._style.error(first), *others)))
         if used := str(outcome.disk):
             self._print(f"disk: {used}")

@@ -36,6 +36,7 @@ from pumice.model.pod import all_containers, containers_with_paths
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.resources import is_extended
+from pumice.model.text import escaped
 from pumice.model.vocabulary import Action, Event
 
 # Starts a number of processes that the command line names, not the plugin.
@@ -171,7 +172,7 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
             if problem.fatal and problem not in problems:
                 annotations = manifest["metadata"]["annotations"]
                 task, name = str(annotations[keys.TASK_SPEC]), str(container["name"])
-                message = f"{task}-{annotations[keys.TASK_INDEX]}: container {name}: {problem.message}"
+                message = f"{task}-{annotations[keys.TASK_INDEX]}: container {name}: {escaped(problem.message)}"
                 where = locate(container_path(job, task, name))
                 problems[problem] = replace(problem, message=message, where=where)
     if problems:

@@ -7,12 +7,17 @@ from typing import Final
 
 from pumice.engines.local.scheduling.why import Shortage
 from pumice.model.pumice_error import PumiceError
+from pumice.model.text import escaped
 
 
 class RunError(PumiceError):
-    """As text, each problem is followed by its hint."""
+    """As text, each problem is followed by its hint; both have one line, whatever they quote of a Job.
+
+    `lines`: but for a message that has several lines on purpose.
+    """
 
     exit_code = 2
+    lines = False
 
     def __init_subclass__(cls) -> None:
         """Name a public one in tracebacks as programs do: `pumice.NoSuchRun`."""
@@ -20,7 +25,11 @@ class RunError(PumiceError):
             cls.__module__ = "pumice"
 
     def __str__(self) -> str:
-        return "\n".join(problem.text for problem in self.problems)
+        texts = []
+        for problem in self.problems:
+            texts.append(escaped(str(problem), lines=self.lines))
+            texts += [f"  hint: {escaped(problem.hint)}"] if problem.hint else []
+        return "\n".join(texts)
 
 
 class InvalidOption(RunError):
@@ -37,12 +46,15 @@ class DoesNotFit(RefusedError):
     `fit_helps`: with `--fit` it would.
     """
 
+    lines = True
     shortages: Sequence[Shortage] = ()
     fit_helps = False
 
 
 class Unsupported(RefusedError):
     """The machine, or the version of Pumice, cannot do it."""
+
+    lines = True
 
 
 class Denied(RefusedError):

@@ -17,6 +17,7 @@ from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ObservedPod
+from pumice.model.text import COLOUR
 from pumice.model.vocabulary import SUSPENDED, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.failure_lines import waited_in_vain
@@ -209,7 +210,8 @@ def missing_module(line: str) -> str:
 
 
 def one_line(text: str) -> str:
-    joined = "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    """Return what a program printed on one line, without its colours."""
+    joined = "; ".join(line.strip() for line in COLOUR.sub("", text).splitlines() if line.strip())
     return joined if len(joined) <= _LONGEST_LINE else joined[: _LONGEST_LINE - 3] + "..."
 
 

@@ -13,6 +13,8 @@ from html import escape as escape_markup
 from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
+from pumice.model.text import HIDDEN_CHARACTERS
+
 MINUTE: Final = 60
 HOUR: Final = 3600
 DAY: Final = 86400
@@ -31,11 +33,7 @@ Attribute: TypeAlias = str | int | float | bool | None
 
 VOID: Final = frozenset({"input", "meta", "link", "br"})
 PLAIN: Final = frozenset({"title", "option", "text", "textarea"})  # elements that hold text only
-# C0 but tab and newline, C1, marks and overrides of direction, invisible separators, byte order mark, lone surrogates
-HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
-)
+HIDDEN: Final = re.compile(f"[\x00-\x08\x0b-\x1f{HIDDEN_CHARACTERS}]")  # but tab and newline
 CONTROL_NAMES: Final = (
     *("NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI"),
     *("DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US"),

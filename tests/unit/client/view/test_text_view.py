@@ -123,8 +123,8 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="restart with a hint",
         ),
         pytest.param(
-            ContainerRestarted(pod("w", 0, PodPhase.RUNNING), end(127, last_line="x\n  hint: \x1b[1my"), 1),
-            "0.0s  w-0 restart 1: exit code 127: x; hint: y",
+            ContainerRestarted(pod("w", 0, PodPhase.RUNNING), end(127, last_line="x\n  hint: \x1b[1my\x1b[2J"), 1),
+            "0.0s  w-0 restart 1: exit code 127: x; hint: y\\x1b[2J",
             id="restart after a failed start",
         ),
         pytest.param(
@@ -153,8 +153,8 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         pytest.param(Progress("unpacking"), "unpacking", id="note"),
         pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(
-            outcome("Failed", end(last_line="\x1b[1mwhy")),
-            "\nw-0 failed first: exit code 1 in container main after 1.0s\n  last line     why",
+            outcome("Failed", end(last_line="\x1b[1mwhy\u202e")),
+            "\nw-0 failed first: exit code 1 in container main after 1.0s\n  last line     why\\u202e",
             id="verdict",
         ),
         pytest.param(outcome("Completed", kept=["/x", "/y"]), "kept: /x\nkept: /y", id="kept"),

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from pumice.model.text import escaped
+
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -26,6 +28,16 @@ class LogThrottle:
             return False
         self._last = now
         return True
+
+
+class _TextLines(logging.Formatter):
+    """One line for each record, whatever its message quotes; a traceback follows it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name that logging calls
+        return escaped(super().formatMessage(record))
 
 
 class _JsonLines(logging.Formatter):
@@ -46,10 +58,7 @@ class _JsonLines(logging.Formatter):
 
 def set_up(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(_JsonLines())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Below warnings, these libraries log nothing that helps to run a cluster.
     for noisy in ("asyncio", "aiohttp"):

@@ -23,6 +23,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
+from pumice.model.text import escaped
 from pumice.reconcile.failure_lines import error_file_message
 
 DEFAULT_GRACE: Final = 30.0
@@ -205,7 +206,8 @@ class Container:
             return ""
         try:
             with Path(self._message_file).open("rb") as file:
-                message = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+                # A hole of a sparse file reads as NUL characters.
+                message = file.read(LONGEST_MESSAGE).decode("utf-8", "replace").replace("\0", " ")
         except OSError:
             # The container may have changed the mode of its file.
             return ""
@@ -273,7 +275,7 @@ class Container:
     async def _end_because(self, reason: str, why: str, grace: float) -> None:
         """End the container; the restart policy decides whether it starts again."""
         self._why = (reason, why)
-        self.warn(f"container {self.name}: {why}; the container is stopped")
+        self.warn(f"container {self.name}: {escaped(why)}; the container is stopped")
         await self._end(grace)
 
     async def _end(self, grace: float) -> None:
@@ -283,7 +285,7 @@ class Container:
             async with asyncio.timeout(grace):
                 failure = await self._hook("preStop", grace) if grace else ""
                 if failure:
-                    self.warn(f"container {self.name}: the preStop hook failed: {failure}")
+                    self.warn(f"container {self.name}: the preStop hook failed: {escaped(failure)}")
                 await self._signal(self._stop_signal())
                 await self._over.wait()
         except TimeoutError:
