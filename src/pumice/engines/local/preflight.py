@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +14,6 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import check_consent, notes
-from pumice.engines.local.host_access.never_shared import why_not
-from pumice.engines.local.host_access.read_only import replaceable_link
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
@@ -153,15 +150,6 @@ def check_host_access(
 ) -> tuple[Sequence[HostAccess], Sequence[str]]:
     """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
     return check_consent(settings, manifests, environ), notes(settings, environ)
-
-
-def preflight_warnings(settings: Settings) -> Iterator[str]:
-    if not settings.share_workdir:
-        hint = "change to a directory of your own, or name one with --mount PATH"
-        yield f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}"
-    if (link := replaceable_link(settings)) is not None:
-        hint = f"activate {os.path.realpath(link)} itself, or pass --workdir-read-only"
-        yield f"{link} is a link where pods write: a pod could replace it, and so your Python\n  hint: {hint}"
 
 
 def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:

@@ -13,6 +13,7 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.header_notes import header_notes
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.events import Emitter, RunPlanned
+from pumice.engines.local.host_access.consent import warn_of_sharing
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
@@ -24,7 +25,6 @@ from pumice.engines.local.preflight import (
     claim_paths,
     containers_with_problems,
     create_claim_directories,
-    preflight_warnings,
 )
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.open_run import OpenRun, open_run
@@ -136,7 +136,7 @@ def prepared(
             raise state_error(state, error) from error
         said = (*notes, *pulled, *header_notes(preparation.inputs, admitted.written, manifests), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
-        for warning in (*preflight_warnings(settings), *run.continuation_warnings(job)):
+        for warning in (*warn_of_sharing(settings), *run.continuation_warnings(job)):
             emit.warn(warning)
         yield preparation
 

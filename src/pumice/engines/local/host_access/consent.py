@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,8 +22,8 @@ from pumice.engines.local.host_access.access import (
 from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.grants import is_granted, remember
-from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.host_access.read_only import read_only_paths
+from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
+from pumice.engines.local.host_access.read_only import read_only_paths, replaceable_link
 from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.engines.local.state.run_directory import state_error
@@ -82,6 +82,16 @@ def notes(settings: Settings, environ: Mapping[str, str]) -> list[str]:
         return []
     mode = "read-only" if settings.workdir_read_only else "read/write"
     return [f"working directory {settings.workdir} ({mode}) has a home: its credentials are hidden"]
+
+
+def warn_of_sharing(settings: Settings) -> Iterator[str]:
+    """Yield warnings about the working directory, and about links that pods could replace."""
+    if not settings.share_workdir:
+        hint = "change to a directory of your own, or name one with --mount PATH"
+        yield f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}"
+    if (link := replaceable_link(settings)) is not None:
+        hint = f"activate {os.path.realpath(link)} itself, or pass --workdir-read-only"
+        yield f"{link} is a link where pods write: a pod could replace it, and so your Python\n  hint: {hint}"
 
 
 def check_consent(
