@@ -1,9 +1,9 @@
 """The outside programs that tests start: what for, and how to get them.
 
 A test says `@pytest.mark.needs("busybox")`; tests/conftest.py looks the name up here. `make test` prints the table and,
-as root on Debian, installs what is missing; services in the packages are not started, now or at the next boot. Elsewhere
-it only reports. Facilities of the kernel do not belong here: they cannot be installed, so a test that needs one probes
-for it and skips with the reason.
+as root on Debian, installs what is missing; services of the packages are not started, now or at the next boot.
+Elsewhere it only reports. Facilities of the kernel do not belong here: they cannot be installed, so a test that needs
+one probes for it and skips with the reason.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def provide(
 # What apt gives to dpkg as PATH.
 _DPKG_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # The programs by which the scripts of packages start services and enable them for the next boot. They are replaced for
-# one call of apt-get only: a policy-rc.d would hold for the whole machine, stay if this process is killed, and would not
-# keep a service from starting at the next boot.
+# one call of apt-get only: a policy-rc.d would hold for the whole machine, stay if this process is killed, and let the
+# service start at the next boot.
 _REPLACED = {
     "invoke-rc.d": "exit 0",
     "deb-systemd-invoke": "exit 0",

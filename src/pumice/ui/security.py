@@ -63,7 +63,7 @@ _NEEDS_TOKEN: Final = (
 
 @dataclass(slots=True)
 class Gate:
-    """`rate` returns False when requests come too fast. Only requests that are answered count: others cannot use it up."""
+    """`rate` returns False when requests come too fast. Requests that are refused do not count."""
 
     port: int = 0
     rate: Callable[[], bool] = lambda: True
