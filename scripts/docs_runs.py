@@ -103,7 +103,7 @@ The service starts when a command needs it and ends after five minutes without w
 """,
     "export": """\
 The archive has the Job, the events and the logs. Values of variables whose names contain TOKEN, SECRET, PASSWORD or KEY
-are left out; logs are packed as they were written.
+are left out; logs are packed as they were written. Other users of the machine cannot read the file.
 """,
     "replay": f"""\
 {NAMES}

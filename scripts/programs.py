@@ -1,8 +1,9 @@
 """The outside programs that tests start: what for, and how to get them.
 
 A test says `@pytest.mark.needs("busybox")`; tests/conftest.py looks the name up here. `make test` prints the table and,
-as root on Debian, installs what is missing. Elsewhere it only reports. Facilities of the kernel do not belong here:
-they cannot be installed, so a test that needs one probes for it and skips with the reason.
+as root on Debian, installs what is missing; services of the packages are not started, now or at the next boot.
+Elsewhere it only reports. Facilities of the kernel do not belong here: they cannot be installed, so a test that needs
+one probes for it and skips with the reason.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 # Installs Debian packages; what it returns is empty, or says what went wrong.
 Install = Callable[[Sequence[str]], str]
@@ -76,16 +81,46 @@ def provide(
     return "\n".join(rows), missing
 
 
-def apt_get(packages: Sequence[str]) -> str:
-    """Install Debian packages; empty, or the last line of what went wrong."""
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+# What apt gives to dpkg as PATH.
+_DPKG_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# The programs by which the scripts of packages start services and enable them for the next boot. They are replaced for
+# one call of apt-get only: a policy-rc.d would hold for the whole machine, stay if this process is killed, and let the
+# service start at the next boot.
+_REPLACED = {
+    "invoke-rc.d": "exit 0",
+    "deb-systemd-invoke": "exit 0",
+    "deb-systemd-helper": (
+        'case " $* " in *" was-enabled "*) exit 1;; esac\nPATH=${PATH#*:}\nexec deb-systemd-helper "$@"'
+    ),
+    "update-rc.d": 'PATH=${PATH#*:}\n[ "$2" != defaults ] || set -- "$1" defaults-disabled\nexec update-rc.d "$@"',
+}
+
+
+def apt_get(packages: Sequence[str], path: str = _DPKG_PATH) -> str:
+    """Install Debian packages without starting their services; empty, or the last line of what went wrong."""
+    # needrestart, where it is installed, restarts services of other packages.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
     install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
-    # The lists are fetched only if the machine has none, or too old ones: that takes longer than the packages.
-    for command in (install, ["apt-get", "update", "--quiet"], install):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if command is install and done.returncode == 0:
-            return ""
+    with _no_services() as replaced:
+        install[1:1] = [f"--option=DPkg::Path={replaced}:{path}"]
+        # The lists are fetched only if the machine has none, or too old ones: that takes longer than the packages.
+        for command in (install, ["apt-get", "update", "--quiet"], install):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            if command is install and done.returncode == 0:
+                return ""
     return (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+
+
+@contextmanager
+def _no_services() -> Iterator[str]:
+    """Yield a directory with the programs that replace those which start services."""
+    # Programs can be started from where Python was; from /tmp not everywhere.
+    with tempfile.TemporaryDirectory(prefix="no-services-", dir=sys.prefix) as directory:
+        for name, script in _REPLACED.items():
+            program = Path(directory) / name
+            program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+            program.chmod(0o755)
+        yield directory
 
 
 def installer() -> Install | None:

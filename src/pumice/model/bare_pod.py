@@ -47,9 +47,13 @@ class _Frame(Struct, frozen=True):
 
 def _frame(job: Job, task: TaskSpec) -> _Frame:
     metadata = task.template.get("metadata") or {}
+    annotations = {**(metadata.get("annotations") or {}), **_annotations(job, task)}
+    if keys.VOLCANO_POD_GROUP in annotations:
+        # A template must not add its pods to the gang of another job.
+        annotations[keys.VOLCANO_POD_GROUP] = annotations[keys.POD_GROUP]
     return _Frame(
         labels={**(metadata.get("labels") or {}), **_labels(job, task)},
-        annotations={**(metadata.get("annotations") or {}), **_annotations(job, task)},
+        annotations=annotations,
         owners=[owner_reference(job)],
         spec=with_claims(job, _spec(job, task)),
     )

@@ -16,6 +16,8 @@ TEMPLATE_UID: Final = "volcano.sh/template-uid"
 PARTITION_ID: Final = "volcano.sh/partition-id"
 NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
 POD_GROUP: Final = "scheduling.k8s.io/group-name"
+# Some schedulers read the PodGroup of a pod from this one. Neither Volcano nor Pumice sets it unless a template does.
+VOLCANO_POD_GROUP: Final = "scheduling.volcano.sh/group-name"
 
 PREEMPTABLE: Final = "volcano.sh/preemptable"
 COOLDOWN_TIME: Final = "volcano.sh/cooldown-time"

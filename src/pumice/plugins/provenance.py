@@ -29,6 +29,7 @@ _JOB_REASONS: Final = {
     f"label {keys.QUEUE_NAME}": "spec.queue",
     f"label {keys.PARTITION_ID}": "partition of the task",
     f"annotation {keys.POD_GROUP}": "the gang that the pod starts with",
+    f"annotation {keys.VOLCANO_POD_GROUP}": "the gang that the pod starts with",
     f"annotation {keys.JOB_VERSION}": "distinguishes pods of an earlier run",
     f"annotation {keys.JOB_RETRY_COUNT}": "restarts so far",
     f"annotation {keys.TEMPLATE_UID}": "the template",

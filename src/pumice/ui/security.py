@@ -63,7 +63,7 @@ _NEEDS_TOKEN: Final = (
 
 @dataclass(slots=True)
 class Gate:
-    """`rate` returns False when requests come too fast."""
+    """`rate` returns False when requests come too fast. Requests that are refused do not count."""
 
     port: int = 0
     rate: Callable[[], bool] = lambda: True
@@ -82,14 +82,14 @@ class Gate:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self.rate():
-            return web.Response(status=429, headers=HEADERS)
         if not peer_is_allowed(request) or request.headers.get("Host") not in self.hosts:
             return refused()
         if request.path == OPEN:
             return self._exchange(request)
         if not self._is_known(request) or not self._is_own_origin(request):
             return needs_token() if self._is_opened(request) else refused()
+        if not self.rate():
+            return web.Response(status=429, headers=HEADERS)
         if request.method not in ("GET", "HEAD") and not await self._may_post(request):
             return refused()
         try:

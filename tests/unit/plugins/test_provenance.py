@@ -104,9 +104,12 @@ def test_an_empty_template(template: dict[str, Any]) -> None:
 
 
 def test_what_the_job_overwrites_is_the_job_s() -> None:
-    template = {"metadata": {"labels": {"volcano.sh/task-index": "9"}}, **a_template(schedulerName="mine")}
+    group = "scheduling.volcano.sh/group-name"
+    metadata = {"labels": {"volcano.sh/task-index": "9"}, "annotations": {group: "other"}}
+    template = {"metadata": metadata, **a_template(schedulerName="mine")}
     found = {trace[:3]: trace[3:5] for trace in traced(a_task("worker", 1, template), {}, priority_class_name="high")}
     assert found["label", "", "volcano.sh/task-index"] == ("0", "job")
+    assert found["annotation", "", group] == (f"train-{UID}", "job")
     assert found["schedulerName", "", ""] == ("mine", "you")
     assert found["priorityClassName", "", ""] == ("high", "job")
 

@@ -16,6 +16,7 @@ from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, p
 from pumice.reconcile.podgroup import pod_group
 from tests.builders import OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
+KUBE_KEY, VOLCANO_KEY = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
 LABEL = "scheduling.x-k8s.io/pod-group"
 NAME = f"train-{UID}"
 
@@ -154,6 +155,25 @@ def test_pods_are_members(provider: GangProvider, scheduler: str, group: Manifes
     assert pod.manifest["metadata"]["labels"].get(LABEL) == label
     own = pod_of(a_job(a_task("worker", 1, a_template(schedulerName="mine"))), provider)
     assert own.spec["schedulerName"] == "mine"
+
+
+@pytest.mark.parametrize("provider", GANG_PROVIDERS.values(), ids=lambda provider: provider.name)
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param({}, {KUBE_KEY: NAME}, id="neither"),
+        pytest.param({KUBE_KEY: "other"}, {KUBE_KEY: NAME}, id="kubernetes"),
+        pytest.param({VOLCANO_KEY: "other"}, {KUBE_KEY: NAME, VOLCANO_KEY: NAME}, id="volcano"),
+        pytest.param({VOLCANO_KEY: ""}, {KUBE_KEY: NAME, VOLCANO_KEY: NAME}, id="empty"),
+        pytest.param({KUBE_KEY: "a", VOLCANO_KEY: "b"}, {KUBE_KEY: NAME, VOLCANO_KEY: NAME}, id="both"),
+    ],
+)
+def test_a_template_cannot_name_the_group_of_another_job(
+    provider: GangProvider, written: dict[str, str], expected: dict[str, str]
+) -> None:
+    template = {**a_template(), "metadata": {"annotations": written}}
+    annotations = pod_of(a_job(a_task("worker", 1, template)), provider).annotations
+    assert {key: value for key, value in annotations.items() if key.endswith("/group-name")} == expected
 
 
 def test_what_membership_adds_is_explained() -> None:

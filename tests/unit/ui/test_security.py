@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from pumice.ui.security import Gate, Rate, connection_is_allowed
 
+PEER = ("127.0.0.1", 40000)
 SERVER = ("127.0.0.1", 8080)  # 0100007F:1F90
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LISTENS = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1\n"
@@ -47,3 +53,38 @@ def test_too_many_requests_are_refused_until_time_passes() -> None:
     assert [rate(), rate()] == [True, False]
     now += 1000
     assert sum(rate() for _ in range(100)) == 5
+
+
+@pytest.mark.parametrize(
+    ("peer", "changed"),
+    [
+        pytest.param(None, {}, id="a process of another user, even with the cookie"),
+        pytest.param(PEER, {"Host": "evil.example"}, id="another name of this host"),
+        pytest.param(PEER, {"Cookie": "pumice=guess"}, id="a program without the cookie"),
+        pytest.param(PEER, {"Sec-Fetch-Site": "cross-site"}, id="another site in the browser of the owner"),
+    ],
+)
+def test_a_flood_of_refused_requests_does_not_use_up_the_rate_of_the_owner(
+    peer: tuple[str, int] | None, changed: Mapping[str, str]
+) -> None:
+    gate = Gate(port=1, rate=Rate(lambda: 0.0, per_second=1, burst=3, _left=3))
+    opened = asyncio.run(_answer(gate, PEER, gate.address.removeprefix("http://127.0.0.1:1")))
+    own = {"Cookie": opened.cookies["pumice"].OutputString().partition(";")[0]}
+    for _ in range(10):
+        assert asyncio.run(_answer(gate, peer, "/", {**own, **changed})).status == 403
+    assert [asyncio.run(_answer(gate, PEER, "/", own)).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+async def _answer(
+    gate: Gate, peer: tuple[str, int] | None, target: str, headers: Mapping[str, str] | None = None
+) -> web.StreamResponse:
+    """Return what the page answers. A connection without a peer is refused like one of another user."""
+    transport = Mock()
+    transport.get_extra_info = {"peername": peer, "sockname": ("127.0.0.1", gate.port)}.get
+    sent = {"Host": gate.hosts[0], **(headers or {})}
+    request = make_mocked_request("GET", target, sent, transport=transport)
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    return await gate.middleware(request, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, chosen_run, client_of, guarded
@@ -35,7 +36,7 @@ def _export(args: argparse.Namespace) -> int:
         export(stored, sys.stdout.buffer, logs=not args.no_logs)
         return 0
     try:
-        with open(file, "xb") as out:
+        with open(file, "xb", opener=_open_private) as out:
             export(stored, out, logs=not args.no_logs)
     except FileExistsError:
         print(f"{file}: exists already", file=sys.stderr)
@@ -45,3 +46,11 @@ def _export(args: argparse.Namespace) -> int:
         return BAD_INPUT
     print(file)
     return 0
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a new file that is closed to other users, as the logs in the store are."""
+    descriptor = os.open(path, flags, 0o600)
+    # A umask may have taken away what the user needs.
+    os.fchmod(descriptor, 0o600)
+    return descriptor

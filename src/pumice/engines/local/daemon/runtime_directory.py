@@ -1,34 +1,91 @@
 """The directory of sockets and secrets: `$XDG_RUNTIME_DIR/pumice`, else `/tmp/pumice-UID`. Closed to other users.
 
 For root it is `/run/pumice` instead of the latter: any user could make that first, and root in a user namespace does.
-It is local and disappears at logout, so nothing in it may be the only copy of anything.
+Where another user has made `/tmp/pumice-UID`, a directory in /tmp takes its place whose name cannot be guessed; a link
+in the state directory has the name. It is not in the state directory itself, which may be on another machine or in a
+backup: secrets must not be there. When the other user has gone, both are searched, so no process loses another.
+
+The directory is local and disappears at logout, so nothing in it may be the only copy of anything.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.run_errors import Denied, Unsupported
+from pumice.engines.local.run_errors import Denied, RefusedError, Unsupported
+from pumice.engines.local.runs.run_store import host_name
+from pumice.engines.local.state.run_directory import make_private
+from pumice.engines.local.state.settings import state_directory
 
 _PRIVATE: Final = 0o700
+_WRITABLE_BY_OTHERS: Final = 0o022
 _SHARED: Final = Path("/tmp")  # noqa: S108 - owner, type and mode are checked
 _OF_ROOT: Final = Path("/run")
+_LINK: Final = "runtime"  # in the directory of this machine in the state directory
 
 
-def runtime_directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory, and make it if it is missing. Raises RefusedError if it is not safe to use."""
+def runtime_file(environ: Mapping[str, str], name: str, below: str = "") -> Path:
+    """Return the path of a file in the directory, or in its directory `below`: where it is, else where to make it.
+
+    Raises RefusedError.
+    """
+    directories = runtime_directories(environ)
+    if below:
+        directories = [private_directory(directory / below) for directory in directories]
+    paths = [directory / name for directory in directories]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
+def runtime_directories(environ: Mapping[str, str]) -> list[Path]:
+    """Return the directory, and after it the one that was used while another user had taken its name.
+
+    Makes the first if it is missing. Raises RefusedError if it is not safe to use.
+    """
     base = Path(environ.get("XDG_RUNTIME_DIR") or "")
     # The XDG specification ignores relative paths.
     if base.is_absolute() and os.access(base, os.W_OK | os.X_OK):
-        return private_directory(base / "pumice")
+        return [private_directory(base / "pumice")]
     if os.getuid() == 0 and os.access(_OF_ROOT, os.W_OK | os.X_OK):
-        return private_directory(_OF_ROOT / "pumice")
-    return private_directory(_SHARED / f"pumice-{os.getuid()}")
+        return [private_directory(_OF_ROOT / "pumice")]
+    state = state_directory(environ)
+    link = state / "hosts" / host_name() / _LINK
+    try:
+        found = [private_directory(_SHARED / f"pumice-{os.getuid()}")]
+    except RefusedError:
+        return [_unguessable_directory(state, link)]
+    with suppress(OSError, RefusedError):
+        # Not made again: processes that use it make their sockets in the first.
+        earlier = link.readlink()
+        found += [private_directory(earlier)] if os.path.lexists(earlier) else []
+    return found
+
+
+def _unguessable_directory(state: Path, link: Path) -> Path:
+    """Return the directory that the link names; make both if there is none, or if another user has taken the name."""
+    try:
+        make_private(state)
+        link.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+        lock = os.open(link.with_name(f"{_LINK}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(OSError, RefusedError):
+                return private_directory(link.readlink())
+            made = private_directory(_SHARED / f"pumice-{os.getuid()}-{os.urandom(8).hex()}")
+            link.unlink(missing_ok=True)
+            link.symlink_to(made)
+        finally:
+            os.close(lock)
+    except OSError as error:
+        kind = Denied if isinstance(error, PermissionError) else Unsupported
+        hint = "set XDG_RUNTIME_DIR to a directory of your own"
+        raise kind(f"{error.filename or link}: {(error.strerror or str(error)).lower()}", hint) from error
+    return made
 
 
 def private_directory(directory: Path) -> Path:
@@ -43,6 +100,8 @@ def private_directory(directory: Path) -> Path:
         raise Unsupported(f"{directory}: not a directory, so no socket can be there", _HINT)
     if found.st_uid != os.getuid():
         raise Denied(f"{directory}: belongs to another user (uid {found.st_uid})", _HINT)
+    if found.st_mode & _WRITABLE_BY_OTHERS:
+        raise Denied(f"{directory}: other users could write to it", _HINT)
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         directory.chmod(_PRIVATE)
     return directory

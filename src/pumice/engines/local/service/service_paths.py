@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.daemon.runtime_directory import private_directory, runtime_directory
+from pumice.engines.local.daemon.runtime_directory import runtime_file
 from pumice.engines.local.runs.owner_lock import Owner, OwnerLock
 from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.state.settings import home_directory
@@ -37,11 +37,10 @@ class ServicePaths(Struct, frozen=True):
 
     def socket(self, environ: Mapping[str, str]) -> Path:
         """Return the path of the socket: each state directory has its own service. Raises RefusedError."""
-        directory = runtime_directory(environ)
         home = home_directory(environ)
-        if home is None or self.state != home / ".local" / "state" / "pumice":
-            directory = private_directory(directory / sha256(os.fsencode(self.state.resolve())).hexdigest()[:12])
-        return directory / "service.sock"
+        own = home is None or self.state != home / ".local" / "state" / "pumice"
+        below = sha256(os.fsencode(self.state.resolve())).hexdigest()[:12] if own else ""
+        return runtime_file(environ, "service.sock", below)
 
     def take_lock(self) -> int | None:
         """Return the descriptor of the lock of the one service; None if another process has it. Raises OSError."""
