@@ -39,7 +39,7 @@ UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "SecurityContext": {
         "appArmorProfile": "no profile is loaded",
-        "capabilities.add": "beyond the default capabilities only NET_RAW is granted",
+        "capabilities.add": "beyond the default ones only NET_RAW is granted",
         "privileged": "containers get no privileges on the machine",
         "procMount": "/proc stays masked",
         "seLinuxOptions": "no labels are set",

@@ -72,7 +72,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         pytest.param(
             pod({"securityContext": {"privileged": True, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}}}),
             [
-                "container c: securityContext.capabilities.add: beyond the default capabilities only NET_RAW is granted",
+                "container c: securityContext.capabilities.add: beyond the default ones only NET_RAW is granted",
                 "container c: securityContext.privileged: containers get no privileges on the machine",
             ],
             id="securityContext of the container",
@@ -98,7 +98,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         ),
         pytest.param(
             pod({"securityContext": {"capabilities": {"add": ["ALL"]}}}),
-            ["container c: securityContext.capabilities.add: beyond the default capabilities only NET_RAW is granted"],
+            ["container c: securityContext.capabilities.add: beyond the default ones only NET_RAW is granted"],
             id="all capabilities",
         ),
         pytest.param(
