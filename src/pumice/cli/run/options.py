@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-nested-namespaces",
         action="store_true",
-        help="containers may make user namespaces, as containers in containers and the sandboxes of browsers need",
+        help="containers may make user namespaces, as containers in containers need",
     )
     for name, (metavar, text) in _LIMITS.items():
         parser.add_argument(f"--{name}", metavar=metavar, help=text)
