@@ -39,6 +39,7 @@ USER_TESTS = (
     "tests/local/test_consent.py",
     "tests/local/test_cp.py",
     "tests/local/test_damaged_store.py",
+    "tests/local/test_debugging.py",
     "tests/local/test_escapes.py",
     "tests/local/test_exec.py",
     "tests/local/test_first_hour.py",

@@ -84,12 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unconfined",
         action="store_true",
-        help="run containers without the system call filter; it protects this machine, so use it for jobs you trust",
+        help="run containers without the system call filter and no_new_privs; they protect this machine, so use it "
+        "for jobs you trust",
     )
     parser.add_argument(
         "--allow-nested-namespaces",
         action="store_true",
-        help="run by root: containers may make namespaces, as containers in containers need",
+        help="containers may make user namespaces, as containers in containers need",
     )
     for name, (metavar, text) in _LIMITS.items():
         parser.add_argument(f"--{name}", metavar=metavar, help=text)

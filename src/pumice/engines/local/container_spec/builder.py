@@ -17,7 +17,7 @@ from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
 from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
-from pumice.engines.local.container_spec.restrictions import dropped_capabilities, no_new_privileges
+from pumice.engines.local.container_spec.restrictions import granted_capabilities, no_new_privileges
 from pumice.engines.local.container_spec.users import (
     account_files,
     home_of,
@@ -129,9 +129,9 @@ class SpecBuilder:
             hidden=hidden,
             hidden_files=hidden_files,
             share_pid_with=holder_id(name) if manifest["spec"].get("shareProcessNamespace") else None,
-            dropped=dropped_capabilities(container),
-            no_new_privileges=no_new_privileges(container),
+            capabilities=granted_capabilities(container),
             confined=not settings.unconfined,
+            no_new_privileges=no_new_privileges(container),
         )
 
     def holder(self, manifest: Manifest) -> ContainerSpec:

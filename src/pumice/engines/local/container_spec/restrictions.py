@@ -1,42 +1,42 @@
-"""Restrictions that a container asks for in its securityContext. Each is applied, or the run is refused."""
+"""Capabilities and restrictions of a container by its securityContext.
+
+Each restriction that it asks for is applied, or the run is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from pumice.engines.local.sandbox.specs import CAPABILITIES, DEFAULT_CAPABILITIES
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 
-# What containers have by default, by number: the names as in a manifest.
-CAPABILITIES: Final[Mapping[str, int]] = {
-    "CHOWN": 0,
-    "DAC_OVERRIDE": 1,
-    "FOWNER": 3,
-    "FSETID": 4,
-    "KILL": 5,
-    "SETGID": 6,
-    "SETUID": 7,
-    "SETPCAP": 8,
-    "NET_BIND_SERVICE": 10,
-    "NET_RAW": 13,
-    "SYS_CHROOT": 18,
-    "AUDIT_WRITE": 29,
-    "SETFCAP": 31,
-}
 _PROFILES: Final = {
     "seccompProfile": "RuntimeDefault stands for the filter that every container has",
     "appArmorProfile": "leave it out, or run the job on a cluster",
 }
 
 
-def dropped_capabilities(container: Manifest) -> tuple[int, ...]:
-    """Return the default capabilities that the container gives up; what it also adds, it keeps."""
+def granted_capabilities(container: Manifest) -> tuple[int, ...]:
+    """Return the default capabilities, with what the container adds and without what it only drops."""
     named = _security_context(container).get("capabilities") or {}
-    drop, add = ({str(name).upper().removeprefix("CAP_") for name in named.get(key) or ()} for key in ("drop", "add"))
+    add, drop = (_names(named.get(key) or ()) for key in ("add", "drop"))
+    every, none = "ALL" in add, "ALL" in drop
     return tuple(
-        number for name, number in CAPABILITIES.items() if ("ALL" in drop and name not in add) or name in drop - add
+        number
+        for name, number in CAPABILITIES.items()
+        if name in add or ((every or number in DEFAULT_CAPABILITIES) and not none and name not in drop)
     )
+
+
+def grants_all(added: Iterable[object]) -> bool:
+    """Whether a container can have each of these capabilities."""
+    return _names(added) <= CAPABILITIES.keys()
+
+
+def _names(capabilities: Iterable[object]) -> set[str]:
+    return {str(name).upper().removeprefix("CAP_") for name in capabilities}
 
 
 def no_new_privileges(container: Manifest) -> bool:

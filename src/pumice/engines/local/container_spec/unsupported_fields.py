@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pumice.engines.local.container_spec.restrictions import grants_all
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 
@@ -38,7 +39,7 @@ UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "SecurityContext": {
         "appArmorProfile": "no profile is loaded",
-        "capabilities.add": "no capabilities beyond the default ones are granted",
+        "capabilities.add": "beyond the default ones only NET_RAW is granted",
         "privileged": "containers get no privileges on the machine",
         "procMount": "/proc stays masked",
         "seLinuxOptions": "no labels are set",
@@ -63,7 +64,6 @@ _HARMLESS: Final[Mapping[str, tuple[object, ...]]] = {
     "appArmorProfile": ({"type": "RuntimeDefault"}, {"type": "Unconfined"}),
     "mountPropagation": ("None",),
     "procMount": ("Default",),
-    "capabilities.add": ([],),
 }
 
 
@@ -94,6 +94,8 @@ def _container_warnings(container: Manifest) -> Iterator[str]:
 def _warnings(kind: str, value: Mapping[str, Any] | None, at: str) -> Iterator[str]:
     for field, reason in UNSUPPORTED[kind].items():
         found = _get(value or {}, field)
+        if field == "capabilities.add" and grants_all(found or ()):
+            continue
         if found and found not in _HARMLESS.get(field, ()):
             yield f"{at}{field}: {reason}"
 

@@ -72,7 +72,7 @@ def encode_spec(spec: ContainerSpec) -> Message:
 
 
 def decode_spec(plain: Message) -> ContainerSpec:
-    lists = ("argv", "groups", "cpus", "devices", "hidden", "hidden_files", "dropped")
+    lists = ("argv", "groups", "cpus", "devices", "hidden", "hidden_files", "capabilities")
     return ContainerSpec(
         **{
             **plain,

@@ -10,6 +10,25 @@ SYSTEM_DIRECTORIES = frozenset(
     {"bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr", "var"}
 )
 
+# What containers can have, by number, and the names as in a manifest: what container runtimes give, without MKNOD.
+CAPABILITIES: Mapping[str, int] = {
+    "CHOWN": 0,
+    "DAC_OVERRIDE": 1,
+    "FOWNER": 3,
+    "FSETID": 4,
+    "KILL": 5,
+    "SETGID": 6,
+    "SETUID": 7,
+    "SETPCAP": 8,
+    "NET_BIND_SERVICE": 10,
+    "NET_RAW": 13,
+    "SYS_CHROOT": 18,
+    "AUDIT_WRITE": 29,
+    "SETFCAP": 31,
+}
+# NET_RAW only if the Job names it: `ping` works without.
+DEFAULT_CAPABILITIES = tuple(number for name, number in CAPABILITIES.items() if name != "NET_RAW")
+
 
 # What a guard does to a path below a mount.
 PINNED, READ_ONLY, EMPTY_DIRECTORY, EMPTY_FILE = "pinned", "read-only", "empty-directory", "empty-file"
@@ -62,7 +81,7 @@ class File(NamedTuple):
 class SandboxOptions(NamedTuple):
     """`shared` are the paths of the host that containers will mount.
 
-    With `nested`, containers of root can make user namespaces; those of others always can.
+    With `nested`, containers can make user namespaces.
     """
 
     shared: Sequence[str] = ()
@@ -101,6 +120,6 @@ class ContainerSpec(NamedTuple):
     hidden: tuple[str, ...] = ()  # directories of the root that appear empty
     hidden_files: tuple[str, ...] = ()  # files of the root that appear empty
     share_pid_with: str | None = None  # the container whose pid namespace this one joins
-    dropped: tuple[int, ...] = ()  # of the default capabilities
-    no_new_privileges: bool = False
-    confined: bool = True  # by the system call filter
+    capabilities: tuple[int, ...] = DEFAULT_CAPABILITIES
+    confined: bool = True  # by the system call filter, and no program gives a process more privileges
+    no_new_privileges: bool = False  # also where it is not confined

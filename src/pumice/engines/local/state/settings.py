@@ -57,8 +57,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_size: int = 2 << 30  # bytes of the log of a container that are kept
     disk: int | None = None  # bytes that the job's claims, volumes and layers may take on disk
     retention: Retention = field(default_factory=Retention)  # which finished runs are removed
-    unconfined: bool = False  # containers have no system call filter
-    nested_namespaces: bool = False  # containers of root can make user namespaces
+    unconfined: bool = False  # containers have no system call filter, and may gain privileges
+    nested_namespaces: bool = False  # containers can make user namespaces
 
     def shared_paths(self) -> list[Path]:
         """Return the paths of this machine that containers get, besides volumes and images."""

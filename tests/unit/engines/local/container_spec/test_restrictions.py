@@ -5,29 +5,34 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.container_spec.restrictions import (
-    CAPABILITIES,
-    dropped_capabilities,
+    granted_capabilities,
     no_new_privileges,
     refused_restrictions,
 )
 
-ALL = tuple(CAPABILITIES.values())
+KILL, NET_BIND_SERVICE, NET_RAW = 5, 10, 13
+DEFAULT = {0, 1, 3, 4, KILL, 6, 7, 8, NET_BIND_SERVICE, 18, 29, 31}
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "dropped"),
+    ("capabilities", "granted"),
     [
-        pytest.param(None, (), id="nothing"),
-        pytest.param({"drop": ["NET_RAW", "CAP_KILL", "SYS_ADMIN"]}, (5, 13), id="some, by both names"),
-        pytest.param({"drop": ["ALL"]}, ALL, id="all"),
-        pytest.param({"drop": ["all"], "add": ["NET_BIND_SERVICE", "SYS_ADMIN"]}, tuple({*ALL} - {10}), id="all but"),
-        pytest.param({"drop": ["CHOWN"], "add": ["CHOWN"]}, (), id="added wins"),
+        pytest.param(None, DEFAULT, id="nothing"),
+        pytest.param({"drop": ["NET_RAW", "CAP_KILL", "SYS_ADMIN"]}, DEFAULT - {KILL}, id="some, by both names"),
+        pytest.param({"drop": ["ALL"]}, set(), id="all"),
+        pytest.param({"drop": ["all"], "add": ["NET_BIND_SERVICE", "SYS_ADMIN"]}, {NET_BIND_SERVICE}, id="all but"),
+        pytest.param({"drop": ["CHOWN"], "add": ["CHOWN"]}, DEFAULT, id="added wins"),
+        pytest.param({"add": ["NET_RAW"]}, DEFAULT | {NET_RAW}, id="NET_RAW"),
+        pytest.param({"add": ["cap_net_raw"]}, DEFAULT | {NET_RAW}, id="NET_RAW by its other name"),
+        pytest.param({"add": ["ALL"]}, DEFAULT | {NET_RAW}, id="all are added"),
+        pytest.param({"add": ["ALL"], "drop": ["NET_RAW", "KILL"]}, DEFAULT - {KILL}, id="all but some are added"),
+        pytest.param({"add": ["ALL"], "drop": ["ALL"]}, set(), id="all are added and dropped"),
+        pytest.param({"add": ["NET_RAW"], "drop": ["ALL"]}, {NET_RAW}, id="only NET_RAW"),
     ],
 )
-def test_dropped_capabilities(capabilities: dict[str, Any] | None, dropped: tuple[int, ...]) -> None:
-    found = dropped_capabilities({"securityContext": {"capabilities": capabilities}})
-    assert sorted(found) == sorted(dropped)
-    assert dropped_capabilities({}) == ()
+def test_granted_capabilities(capabilities: dict[str, Any] | None, granted: set[int]) -> None:
+    assert set(granted_capabilities({"securityContext": {"capabilities": capabilities}})) == granted
+    assert set(granted_capabilities({})) == DEFAULT
 
 
 def test_no_new_privileges() -> None:

@@ -72,7 +72,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         pytest.param(
             pod({"securityContext": {"privileged": True, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}}}),
             [
-                "container c: securityContext.capabilities.add: no capabilities beyond the default ones are granted",
+                "container c: securityContext.capabilities.add: beyond the default ones only NET_RAW is granted",
                 "container c: securityContext.privileged: containers get no privileges on the machine",
             ],
             id="securityContext of the container",
@@ -92,6 +92,14 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
             ),
             [],
             id="values that describe the default",
+        ),
+        pytest.param(
+            pod({"securityContext": {"capabilities": {"add": ["CAP_NET_RAW", "CHOWN"]}}}), [], id="granted capabilities"
+        ),
+        pytest.param(
+            pod({"securityContext": {"capabilities": {"add": ["ALL"]}}}),
+            ["container c: securityContext.capabilities.add: beyond the default ones only NET_RAW is granted"],
+            id="all capabilities",
         ),
         pytest.param(
             pod({"livenessProbe": {"grpc": {"port": 1}}, "readinessProbe": {"tcpSocket": {"port": 1}}}),

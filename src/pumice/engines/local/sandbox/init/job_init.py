@@ -17,7 +17,7 @@ import sys
 from typing import Any, NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, protocol, scratch, syscalls
-from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap, read_only_start
+from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap, read_only_start, seccomp
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.init.server import Server
@@ -54,6 +54,8 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = cgroups.Cgroups(config["name"], cgroups.available(config["engine"]))
     config["limits"] = groups.controllers
+    # Read now: the user that this process becomes may have no access to the sources.
+    config["calls"] = seccomp.read_calls(os.uname().machine)
     with contextlib.suppress(OSError):
         # Kernels without keyrings, and containers that forbid the call, have no keys to leak.
         syscalls.leave_session_keyring()
@@ -188,7 +190,7 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostC
     with contextlib.suppress(PermissionError):
         # Refused inside of a container that covers parts of /proc; the outer /proc must do.
         syscalls.mount("proc", "/proc", "proc")
-    nested = config["nested"] or not users.all
+    nested = config["nested"]
     if not nested:
         with contextlib.suppress(OSError):
             # In this user namespace and all below it. In a container whose /proc is read-only the filter must do.
@@ -202,5 +204,9 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostC
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1], open_files[1]))
     last = int(kernel_files.read("/proc/sys/kernel/cap_last_cap"))
-    limits = Limits(open_files, last, mapped=users.mapped, nested=nested)
+    filters = {}
+    for confined in (True, False):
+        options = seccomp.Options(confined=confined, single_user=not users.all, nested=nested)
+        filters[confined] = seccomp.pack(seccomp.program(os.uname().machine, config["calls"], options))
+    limits = Limits(open_files, last, filters, mapped=users.mapped, nested=nested)
     return ContainerTable(JobNetwork(config["gateway"]), job, groups, limits)

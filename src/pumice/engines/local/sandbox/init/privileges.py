@@ -1,13 +1,14 @@
 """Restricts a container once its root is built: a filter, few capabilities, the limits of the caller, one user.
 
-The capabilities are those that container runtimes give, without MKNOD. They apply inside the job's user namespace
-only. SYS_ADMIN is not among them, because it could make read-only mounts writable again.
+The capabilities apply inside the job's user namespace only. SYS_ADMIN is not among them, because it could make
+read-only mounts writable again.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import syscalls
@@ -15,19 +16,20 @@ from pumice.engines.local.sandbox.init import seccomp
 from pumice.engines.local.sandbox.sandbox_errors import CPU, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
-# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT,
-# AUDIT_WRITE, SETFCAP
 _SETFCAP = 31
-_KEPT = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, _SETFCAP})
 
 
 class Limits(NamedTuple):
-    """The limits of the engine's process, which containers get back, and the kernel's highest capability."""
+    """What the containers of a job have in common.
 
-    open_files: tuple[int, int]
-    last_capability: int
-    mapped: bool = False  # root of a container has an unused id on this machine
-    nested: bool = True  # containers may make user namespaces
+    `filters` are those of confined and of unconfined containers, made once for the job.
+    """
+
+    open_files: tuple[int, int]  # of the engine's process, which containers get back
+    last_capability: int  # that the kernel knows
+    filters: Mapping[bool, bytes]
+    mapped: bool  # root of a container has an unused id on this machine
+    nested: bool  # containers may make user namespaces
 
 
 def limit_processes(number: int) -> None:
@@ -39,7 +41,7 @@ def limit_processes(number: int) -> None:
 
 def _kept(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> frozenset[int]:
     no_file_capabilities = all_users and spec.confined and not limits.nested
-    return _KEPT - {*spec.dropped, *([_SETFCAP] if no_file_capabilities else [])}
+    return frozenset(spec.capabilities) - ({_SETFCAP} if no_file_capabilities else set())
 
 
 def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
@@ -52,12 +54,12 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
             raise StartError(CPU, f"cannot run on CPU {listed}: {error}") from error
     # What root of a container writes to a mount is a file of the machine's root, with the capabilities that it gets.
     # Namespaces within the container need SETFCAP, so there no attribute of a file can be set.
-    seccomp.load(os.uname().machine, confined=spec.confined, single_user=not all_users, nested=limits.nested)
+    seccomp.load(limits.filters[spec.confined])
     kept = _kept(spec, limits, all_users=all_users)
     for capability in range(limits.last_capability + 1):
         if capability not in kept:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
-    if spec.no_new_privileges or (all_users and not limits.mapped):
+    if spec.confined or spec.no_new_privileges or (all_users and not limits.mapped):
         # Always where root of the container is root of the machine, whose set-id programs would have real power.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     os.umask(0o022)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox import kernel_files, syscalls
 from pumice.engines.local.sandbox.net.netlink import Netlink
 
 _LOOPBACK = 1
@@ -39,6 +39,13 @@ def _set(path: str, value: str) -> None:
         file.write(value)
 
 
+def _all_groups() -> str:
+    """The groups of this user namespace from 0 on, as far as the kernel accepts them for a range: first and last."""
+    extents = (map(int, line.split()) for line in kernel_files.read_lines("/proc/self/gid_map"))
+    count = next((count for first, _, count in extents if first == 0), 1)
+    return f"0 {min(count, 1 << 31) - 1}"
+
+
 class PodNetwork:
     """The namespaces that the containers of a pod share (network, host name, IPC), kept alive by descriptors."""
 
@@ -60,6 +67,7 @@ class JobNetwork:
         self._gateway = gateway
         self._netlink = Netlink()
         self._home = _own_namespaces()
+        self._all_groups = _all_groups()
         self._last_index = _FIRST_INDEX
         self._netlink.link_up(_LOOPBACK)
         self._netlink.address(_LOOPBACK, gateway, 32)
@@ -85,6 +93,8 @@ class JobNetwork:
         """Called in the pod's new namespace; `self._netlink` still acts on the job's."""
         _set("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
         _set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+        # Who may send echo requests by sockets that `ping` opens without CAP_NET_RAW.
+        _set("/proc/sys/net/ipv4/ping_group_range", self._all_groups)
         peer = ("eth0", pod.namespaces[0], _mac(pod.address))
         self._netlink.veth(f"v{pod.index}", pod.index, _GATEWAY_MAC, peer)
         self._netlink.forward(pod.index)
