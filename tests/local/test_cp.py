@@ -82,7 +82,7 @@ def test_a_pod_that_has_ended_needs_keep(tmp_path: Path) -> None:
     assert "no such file or directory" in terminal("cp", "w-0:/srv/none", "y", code=2).err
 
 
-# What a pod puts where it can write: links to a directory of the user, at the names that a user is likely to give, and a
+# What a pod puts where it can write: links to a directory of the user, at names that a user is likely to give, and a
 # directory that becomes such a link again and again.
 PLANTS = """
 mkdir -p /srv/made real && echo text > /srv/made/file

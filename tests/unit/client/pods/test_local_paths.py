@@ -46,9 +46,8 @@ def leads_to(top: Path, path: str) -> str:
     """Return the path of the copy of /srv/d, below `top`; the refused link, and where it leads, in brackets."""
     try:
         with located(Path(path.replace("TOP", str(top))), [top / "project", top / "shared", top / "missing"]) as found:
-            found = found.for_copy("/srv/d")
-            directory = os.readlink(f"/proc/self/fd/{found.directory}")
-            return str((Path(directory) / found.name).relative_to(top))
+            copy = found.for_copy("/srv/d")
+            return str((Path(f"/proc/self/fd/{copy.directory}").readlink() / copy.name).relative_to(top))
     except LinkRefusedError as error:
         return f"[{Path(error.link).relative_to(top)} -> {Path(error.real).relative_to(top)}]"
     except OSError as error:
@@ -86,9 +85,9 @@ def leads_to(top: Path, path: str) -> str:
     ],
 )
 def test_where_a_path_leads(top: Path, path: str, expected: str) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = len(list(Path("/proc/self/fd").iterdir()))
     assert leads_to(top, path) == expected
-    assert os.listdir("/proc/self/fd") == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, "no descriptor stays open"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_where_a_path_leads(top: Path, path: str, expected: str) -> None:
 def test_the_name_of_the_copy_in_a_directory(top: Path, source: str, name: str) -> None:
     with located(Path("/"), [top]) as found:
         assert found.for_copy(source) == found._replace(name=name)
-        assert os.readlink(f"/proc/self/fd/{found.directory}") == "/"
+        assert Path(f"/proc/self/fd/{found.directory}").readlink() == Path("/")
 
 
 def swap_target(top: Path) -> None:
