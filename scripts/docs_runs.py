@@ -87,8 +87,11 @@ A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`; exactly one of bo
 of the container: links in it lead where they lead there. As with `cp -r`, a target that is a directory gets the copy
 inside of it. The image needs no program for it. Copied are files, directories and links that stay inside of what is
 copied, with their modes but without set-id bits; all else is named on standard error. Nothing is written outside of the
-target, whatever the pod does meanwhile. Of a pod that has ended, only what a run with `--keep` has kept can be copied:
-what its containers wrote, and its volumes. Exit code 1: something could not be copied.
+target, whatever the pod does meanwhile. A symbolic link on the way to the local path, or at its end, is followed, as
+with `cp`. In directories that pods of the run can write to (the working directory, writable `--mount` and hostPath
+volumes, claims) a pod may have made it, so there it is an error, which says where the link leads and what to type
+instead. Of a pod that has ended, only what a run with `--keep` has kept can be copied: what its containers wrote, and
+its volumes. Exit code 1: something could not be copied; 2: bad input, nothing was copied.
 """,
     "rm": """\
 Removes the records and logs. Directories of claims stay.

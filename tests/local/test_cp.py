@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +80,55 @@ def test_a_pod_that_has_ended_needs_keep(tmp_path: Path) -> None:
     terminal("cp", "w-0:/data/volume", ".")
     assert (tmp_path / "volume").read_text() == "in\n"
     assert "no such file or directory" in terminal("cp", "w-0:/srv/none", "y", code=2).err
+
+
+# What a pod puts where it can write: links to a directory of the user, at names that a user is likely to give, and a
+# directory that becomes such a link again and again.
+PLANTS = """
+mkdir -p /srv/made real && echo text > /srv/made/file
+for link in out above real/made /data/out; do ln -s {victim} $link; done
+ln -s {victim}/new file && ln -s {victim}/canary config && echo up
+while [ ! -e go ]; do rm -rf swapped; mkdir swapped; rm -rf swapped; ln -s {victim} swapped; done 2> /srv/errors
+"""
+
+
+def test_links_that_a_pod_made_are_not_followed(tmp_path: Path) -> None:
+    need_namespaces()
+    here, data, own, victim, big = (tmp_path / name for name in ("here", "data", "own", "victim", "big"))
+    for directory in (here, data, own, victim, big):
+        directory.mkdir()
+    (victim / "canary").write_text("sings")
+    (own / "data").symlink_to("../big")
+    (own / "here").symlink_to(here)
+    terminal = Terminal(here)
+    pod = {"volumes": [{"name": "data", "hostPath": {"path": str(data)}}]}
+    mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    script = PLANTS.format(victim=victim)
+    process = terminal.workspace.start(job(task("w", script, pod=pod, container=mounted)), flags=["--network=job"])
+    terminal.until(lambda: terminal("logs", "trial", code=None).out.endswith("up\n"))
+    wrong: list[object] = []
+    for source, target, link in (
+        ("w-0:/srv/made", "out", here / "out"),
+        ("w-0:/srv/made/file", "out", here / "out"),
+        ("w-0:/srv/made/file", "file", here / "file"),
+        ("w-0:/srv/made", "above/new", here / "above"),
+        ("w-0:/srv/made", "real", here / "real/made"),
+        ("w-0:/srv/made", f"{own}/here/out", here / "out"),
+        ("w-0:/srv/made", f"{data}/out", data / "out"),
+        ("config", "w-0:/srv/config", here / "config"),
+    ):
+        done = terminal("cp", source, target, code=None)
+        message = f"{link} is a symbolic link to {victim}"
+        wrong += [(source, target, done)] if done.code != 2 or message not in done.err else []
+    for _ in range(10):
+        terminal("cp", "w-0:/srv/made", "swapped", code=None)
+    terminal("cp", "w-0:/srv/made", f"{own}/data")
+    read = terminal("exec", "w-0", "--", "grep", "-r", "sings", "/srv", code=1)
+    named = terminal("cp", "w-0:/srv/made", "out", code=2).err.partition("name it: pumice ")[2]
+    unharmed = [path.name for path in victim.rglob("*")]
+    terminal(*shlex.split(named))
+    (here / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    assert (wrong, read.out, unharmed) == ([], "", ["canary"])
+    assert [(directory / "made" / "file").read_text() for directory in (big, victim)] == ["text\n"] * 2

@@ -173,15 +173,16 @@ class Run:
     def copy_from(self, pod: str, path: str, local: Pathlike, *, container: str = "") -> list[str]:
         """Copy a file or a directory of a pod to a local path, or into it if it is a directory, as `pumice cp` does.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running and
-        its files are not kept.
+        Return what was left out, with the reason. Raises NoSuchPod, WrongState if the pod is not running and its
+        files are not kept, and InvalidOption, as for a link on the way to the local path that a pod may have made.
         """
         return private_loop().call(self._core.copy_from(pod, path, local, container=container))
 
     def copy_to(self, local: Pathlike, pod: str, path: str, *, container: str = "") -> list[str]:
         """Copy a local file or directory to a path of a running pod, or into it if it is a directory there.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running.
+        Return what was left out, with the reason. Raises NoSuchPod, WrongState if the pod is not running, and
+        InvalidOption, as for a link on the way to the local path that a pod may have made.
         """
         return private_loop().call(self._core.copy_to(local, pod, path, container=container))
 

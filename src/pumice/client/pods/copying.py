@@ -7,23 +7,25 @@ import os
 import shlex
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from pumice.client.pods.entering import EnteredCommand, NotStartedError, enter_to_copy
+from pumice.client.pods.local_paths import LinkRefusedError, Location, located, writable_directories
 from pumice.engines.local.events import PodChanged
 from pumice.engines.local.run_errors import ConnectionFailed, Denied, InvalidOption, NoSuchPod, RunError, WrongState
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.sandbox.sandbox_errors import COPY_DENIED
 from pumice.engines.local.sandbox.syscalls import open_beneath
-from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, is_denied, reason_of, receive, send
+from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, TreeReader, is_denied, reason_of, send
 from pumice.engines.local.state.run_directory import KEPT
+from pumice.model.text import escaped
 
 _MOST_REPORTED: Final = 1000
 
@@ -39,20 +41,26 @@ class Skipped(Struct, frozen=True):
 def copy_from(run: StoredRun, pod: str, path: str, local: Path, container: str = "") -> list[Skipped]:
     """Copy a file or a directory of a pod to `local`, or into it if it is a directory. Raises RunError.
 
-    Nothing is written elsewhere, whatever the pod sends.
+    Nothing is written elsewhere, whatever the pod sends, and whatever links it makes where it can write.
     """
     found = _Report()
-    with _errors_in_pod(run, pod, path):
+
+    def again(real: str) -> tuple[str, str]:
+        command = f"pumice cp {run.ref}/{pod}:{shlex.quote(path)} {shlex.quote(real)}"
+        return command, f"run.copy_from({json.dumps(pod)}, {json.dumps(path)}, {json.dumps(real)})"
+
+    with _errors_in_pod(run, pod, path), _located(run, local, again) as location:
+        target = _Target(local, location, path)
         try:
             entered = enter_to_copy(run, pod, container, Copy(path))
         except (WrongState, NoSuchPod) as error:
-            _copy_kept(run, pod, path, container, error, lambda source: _receive(source, local, path, found))
+            _copy_kept(run, pod, path, container, error, lambda source: _receive(source, target, found))
             return found.skipped
         try:
             stdin, stdout, stderr = entered.take_descriptors()
             os.close(stdin)
             os.close(stderr)
-            _receive(stdout, local, path, found, entered)
+            _receive(stdout, target, found, entered)
             entered.code()
         finally:
             entered.close()
@@ -60,13 +68,17 @@ def copy_from(run: StoredRun, pod: str, path: str, local: Path, container: str =
 
 
 def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "") -> list[Skipped]:
-    """Copy a local file or directory to a path of a pod, or into it if it is a directory there. Raises RunError."""
-    try:
-        local.stat()
-    except OSError as error:
-        raise _local_error(local, error) from error
+    """Copy a local file or directory to a path of a pod, or into it if it is a directory there. Raises RunError.
+
+    No other file is read, whatever links the pod makes where it can write.
+    """
     found = _Report()
-    with _errors_in_pod(run, pod, path):
+
+    def again(real: str) -> tuple[str, str]:
+        command = f"pumice cp {shlex.quote(real)} {run.ref}/{pod}:{shlex.quote(path)}"
+        return command, f"run.copy_to({json.dumps(real)}, {json.dumps(pod)}, {json.dumps(path)})"
+
+    with _errors_in_pod(run, pod, path), _located(run, local, again) as location, _opened(local, location) as source:
         entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
         try:
             stdin, stdout, stderr = entered.take_descriptors()
@@ -76,7 +88,7 @@ def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "
             # The pod may have closed its input; then its answer says why.
             with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
                 try:
-                    send(str(local), out)
+                    send(f"/proc/self/fd/{source}", out)
                 except OSError as error:
                     if not isinstance(error, BrokenPipeError):
                         raise _local_error(local, error) from error
@@ -95,6 +107,43 @@ def _errors_in_pod(run: StoredRun, pod: str, path: str) -> Iterator[None]:
         yield
     except NotStartedError as error:
         raise _pod_error(run, pod, path, str(error), denied=error.kind == COPY_DENIED) from error
+
+
+@contextmanager
+def _located(run: StoredRun, local: Path, again: Callable[[str], tuple[str, str]]) -> Iterator[Location]:
+    """Yield where a local path leads. `again` returns the command, and the call, that names another path instead.
+
+    Raises InvalidOption for a link that a pod may have made.
+    """
+    try:
+        with ExitStack() as stack:
+            try:
+                location = stack.enter_context(located(local, writable_directories(run)))
+            except OSError as error:
+                raise _local_error(local, error) from error
+            yield location
+    except LinkRefusedError as error:
+        # A pod may have chosen both names.
+        link, real = escaped(error.link), escaped(error.real)
+        command, call = again(real)
+        hint = "if that is what you want, name it: {}"
+        raise InvalidOption(
+            f"{local}: {link} is a symbolic link to {real}, and pods of {run.ref} can make links there",
+            hint.format(command),
+            python_hint=hint.format(call),
+        ) from error
+
+
+@contextmanager
+def _opened(local: Path, location: Location) -> Iterator[int]:
+    try:
+        descriptor = location.opened()
+    except OSError as error:
+        raise _local_error(local, error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _pod_error(run: StoredRun, pod: str, path: str, message: str, *, denied: bool) -> RunError:
@@ -133,17 +182,24 @@ class _Report:
                     self.add(str(path), str(why), bool(error))
 
 
-def _receive(source: int, local: Path, path: str, found: _Report, entered: EnteredCommand | None = None) -> None:
+class _Target(NamedTuple):
+    local: Path  # as the user wrote it
+    location: Location
+    source: str  # in the pod
+
+
+def _receive(stream: int, target: _Target, found: _Report, entered: EnteredCommand | None = None) -> None:
     try:
-        with os.fdopen(source, "rb") as stream:
-            receive(stream, str(local), path, found.add)
+        with os.fdopen(stream, "rb") as source:
+            location = target.location.for_copy(target.source)
+            TreeReader(source, location.directory, location.name, found.add).read()
     except StreamError as error:
         if entered is not None:
             # The answer of the pod, if there is one, says why the stream ended.
             entered.code()
-        raise ConnectionFailed(f"{path}: the copy ended too early: {reason_of(error)}") from error
+        raise ConnectionFailed(f"{target.source}: the copy ended too early: {reason_of(error)}") from error
     except OSError as error:
-        raise _local_error(local, error) from error
+        raise _local_error(target.local, error) from error
 
 
 def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
