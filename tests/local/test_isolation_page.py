@@ -29,6 +29,7 @@ CHINESE = {
 # Rows that need more than a pod have tests of their own.
 ELSEWHERE = {
     "the working directory with `--workdir-read-only`": "test_consent.py::test_what_is_shared_on_purpose",
+    "the Python that Pumice": "test_interpreter.py::test_the_interpreter_of_the_user_cannot_be_changed",
     "link-local and": "test_tunnel_programs.py::test_every_pod_reaches_the_outside_but_not_this_machine_nor_metadata",
     "memory, files": "test_bounds.py::test_files_in_memory_count_as_memory_and_have_a_bound",
     "processes (`--pids-limit`)": "test_bounds.py::test_processes_are_limited_by_the_pod",
