@@ -23,6 +23,7 @@ from pumice.engines.local.sandbox.memory.container_processes import (
     ContainerProcesses,
     Identity,
     identify,
+    namespace,
     own_number,
 )
 from pumice.engines.local.sandbox.memory.pod_memory import PodMemory
@@ -52,6 +53,7 @@ class Process:
         self.name = name
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
+        self.number = kernel_files.pid_in_proc(self.pidfd)
         self.errors: int | None = errors  # the pipe of `child`, until it is known whether the command runs
         self.failed = False
 
@@ -71,6 +73,8 @@ class Container:
         self.group = group
         self.directory = directory
         self.processes = processes
+        # Before the command runs, which may be a program that the user may not read.
+        self.pids = namespace(process.number, "pid")
         self.oom_event = group.oom_event()
         self.identity: Identity | None = None  # as soon as the command runs
         self.oom_killed = False
@@ -179,8 +183,8 @@ class ContainerTable:
     def started(self, container: Container) -> None:
         """The command runs, in its own namespaces, which identify the processes of the container."""
         spec = container.setup.spec
-        pid, joined = kernel_files.pid_in_proc(container.process.pidfd), spec.share_pid_with is not None
-        identity = container.identity = identify(pid, spec.pod, joined=joined)
+        joined = spec.share_pid_with is not None
+        identity = container.identity = identify(spec.pod, container.process.number, container.pids, joined=joined)
         if identity is None:
             return
         self.processes.add(identity)

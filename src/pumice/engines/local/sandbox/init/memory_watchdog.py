@@ -37,7 +37,7 @@ _NOTHING = Hidden()
 class _Limit(NamedTuple):
     size: int
     file_systems: Sequence[str | int]
-    devices: frozenset[bytes]
+    devices: frozenset[int]
 
 
 class _Seen(NamedTuple):
@@ -71,8 +71,8 @@ class Watchdog:
 
     def watch(self, identity: Identity, limit: int, file_systems: Sequence[str | int]) -> None:
         """`file_systems` are a path in, or a descriptor of, each tmpfs of the container."""
-        devices = {device_text(device) for device in (identity.root, *(os.stat(each).st_dev for each in file_systems))}
-        self._limits[identity] = _Limit(limit, file_systems, frozenset(devices))
+        devices = frozenset((identity.root, *(os.stat(each).st_dev for each in file_systems)))
+        self._limits[identity] = _Limit(limit, file_systems, devices)
         if identity.pod not in self._pods:
             self._pods[identity.pod] = self._open_pod(identity.pod)
 
@@ -132,7 +132,7 @@ class Watchdog:
         processes |= {identity: [status.pid for status in each.processes] for identity, each in watched.items()}
         sockets = memory.sockets()
         for identity, each in watched.items():
-            nested = memory.nested(identity, processes[identity])
+            nested = memory.nested(processes[identity], self._limits[identity].devices)
             hidden = Hidden(sum(sockets.values()))
             pipes = descriptor_memory.most_in_pipes(sum(status.slots for status in each.processes))
             if each.size + hidden.size + nested + files + pipes > self._limits[identity].size:
@@ -144,7 +144,7 @@ class Watchdog:
         if seen.size + hidden.size <= limit.size:
             return False
         segments = {each.segment for each in seen.ipc if each.segment is not None}
-        counted = CountedFiles(limit.devices, self._device, hidden.memfds, segments)
+        counted = CountedFiles(set(map(device_text, limit.devices)), self._device, hidden.memfds, segments)
         return process_memory.proportional(seen.processes, counted) + seen.counted + hidden.size > limit.size
 
 

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import kernel_files
 from pumice.engines.local.sandbox.memory import process_memory
 
 _NS_GET_PARENT = 0xB702
+# Instead of the inode of a namespace: of a program that the user may execute, but not read.
+_UNREADABLE = -1
 
 
 class Identity(NamedTuple):
-    """What its processes have in common: inodes of namespaces, the device of the root directory."""
+    """A container, by its first process, the inodes of its namespaces and the device of its root directory.
+
+    Namespaces of a program that the user may not read are not known, except for the pid namespace.
+    """
 
     pod: str
+    first: int
     pids: int
     mounts: int
     root: int = 0
@@ -38,18 +43,18 @@ class Found(NamedTuple):
         return [*self.own.get(identity, ()), *self.unclear.get(identity.pids, ())]
 
 
-def identify(pid: int, pod: str, *, joined: bool = False) -> Identity | None:
-    """Return None if the process has ended."""
-    pids, mounts = namespace(pid, "pid"), namespace(pid, "mnt")
-    return Identity(pod, pids, mounts, _root(pid), joined) if pids and mounts else None
+def identify(pod: str, first: int, pids: int, *, joined: bool = False) -> Identity | None:
+    """Return None if the first process has ended."""
+    mounts = namespace(first, "mnt")
+    return Identity(pod, first, pids, mounts, _root(first), joined) if mounts else None
 
 
 def namespace(pid: int, kind: str) -> int:
-    """Return the inode of a namespace; 0 if the process has ended, -1 if it may not be inspected."""
+    """Return the inode of a namespace; 0 if the process has ended."""
     try:
         return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
     except PermissionError:
-        return -1
+        return _UNREADABLE
     except OSError:
         return 0
 
@@ -85,28 +90,56 @@ class ContainerProcesses:
         return [identity for identity in self._known if identity.pod == name]
 
     def find(self) -> Found:
-        containers: dict[int, Sequence[Identity]] = {}
+        containers: dict[int, list[Identity]] = {}
         for identity in self._known:
-            containers[identity.pids] = [*containers.get(identity.pids, ()), identity]
-        owners: dict[int, Identity] = {}
-        doubtful: dict[int, Sequence[Identity]] = {}
+            containers.setdefault(identity.pids, []).append(identity)
+        owners = {identity.first: identity for identity in self._known}
+        doubtful: dict[int, list[Identity]] = {}
         for name in os.listdir("/proc"):
-            if not name.isdigit():
+            if not name.isdigit() or (pid := int(name)) in owners:
                 continue
-            pid = int(name)
             pids = namespace(pid, "pid")
             if pids not in containers:
-                # Neither that of a container nor seen before; nested ones are remembered for the next processes.
-                containers[pids] = _enclosing(pid, containers) if pids > 0 else ()
-            candidates = containers[pids]
-            if len(candidates) == 1:
-                owners[pid] = candidates[0]
-            elif candidates or pids < 0:
-                doubtful[pid] = candidates
-        return _attribute(owners, doubtful, self._known)
+                # A nested one, or none of a container; remembered for other processes in it.
+                containers[pids] = _enclosing(pid, containers) if pids not in (0, _UNREADABLE) else []
+            if len(containers[pids]) == 1:
+                owners[pid] = containers[pids][0]
+            elif containers[pids] or pids == _UNREADABLE:
+                doubtful[pid] = containers[pids]
+        unclear = _attribute(doubtful, owners, containers) if doubtful else {}
+        own: dict[Identity, list[int]] = {}
+        for pid, identity in owners.items():
+            own.setdefault(identity, []).append(pid)
+        return Found(own, unclear)
 
 
-def _enclosing(pid: int, containers: dict[int, Sequence[Identity]]) -> Sequence[Identity]:
+def _attribute(
+    doubtful: dict[int, list[Identity]], owners: dict[int, Identity], containers: dict[int, list[Identity]]
+) -> dict[int, list[int]]:
+    """Find the owners of processes of which several containers may be; return the others, by pid namespace."""
+    for pid, candidates in doubtful.items():
+        mounts = namespace(pid, "mnt") or namespace(process_memory.live_thread(pid), "mnt")
+        for each in candidates:
+            if each.mounts == mounts:
+                owners[pid] = each
+    unclear: dict[int, list[int]] = {}
+    for pid, candidates in doubtful.items():
+        if pid in owners:
+            continue
+        ancestor = _ancestor(pid, owners)
+        several = candidates or (containers[ancestor.pids] if ancestor is not None else [])
+        alike = [each for each in several if each.joined and each.root == _root(pid)]
+        if ancestor is not None and (ancestor.joined or len(several) == 1):
+            owners[pid] = ancestor
+        elif len(alike) == 1:
+            owners[pid] = alike[0]
+        elif several:
+            # The ancestor, if any, holds the namespace and adopts the orphans of all containers in it.
+            unclear.setdefault(several[0].pids, []).append(pid)
+    return unclear
+
+
+def _enclosing(pid: int, containers: dict[int, list[Identity]]) -> list[Identity]:
     """Return the containers of the nearest pid namespace around that of a process which has any."""
     opened: list[int] = []
     try:
@@ -118,42 +151,14 @@ def _enclosing(pid: int, containers: dict[int, Sequence[Identity]]) -> Sequence[
             if found is not None:
                 return found
     except OSError:
-        return ()
+        return []
     finally:
         for descriptor in opened:
             os.close(descriptor)
 
 
-def _attribute(
-    owners: dict[int, Identity], doubtful: dict[int, Sequence[Identity]], known: dict[Identity, None]
-) -> Found:
-    found = Found({}, {})
-    by_mounts = {(identity.pids, identity.mounts): identity for identity in known}
-    for pid, candidates in doubtful.items():
-        if candidates:
-            mounts = namespace(pid, "mnt") or namespace(process_memory.live_thread(pid), "mnt")
-            identity = by_mounts.get((candidates[0].pids, mounts))
-            if identity is not None:
-                owners[pid] = identity
-    for pid, candidates in doubtful.items():
-        if pid not in owners:
-            ancestor = _ancestor(pid, owners)
-            if ancestor is not None and (not candidates or ancestor.joined):
-                owners[pid] = ancestor
-                continue
-            root = _root(pid)
-            alike = [each for each in candidates if each.root == root and each.joined]
-            if len(alike) == 1:
-                owners[pid] = alike[0]
-            elif candidates:
-                found.unclear.setdefault(candidates[0].pids, []).append(pid)
-    for pid, identity in owners.items():
-        found.own.setdefault(identity, []).append(pid)
-    return found
-
-
 def _ancestor(pid: int, owners: dict[int, Identity]) -> Identity | None:
-    """Return the container of the nearest ancestor that has one. The holder of a namespace adopts all orphans in it."""
+    """Return the container of the nearest ancestor that has one."""
     while pid > 1:
         if pid in owners:
             return owners[pid]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
+import functools
 import os
 import termios
 import time
@@ -37,6 +38,7 @@ class DescriptorMemory(NamedTuple):
         return sum(self.memfds.values()) + sum(self.pipes.values())
 
 
+@functools.cache
 def memory_device() -> int:
     """Return the device on which the kernel keeps memfds, SysV segments and shared memory without a name."""
     file = os.memfd_create("device", os.MFD_CLOEXEC)

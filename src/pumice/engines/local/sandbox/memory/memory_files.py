@@ -18,18 +18,19 @@ def tmpfs_size(path: str | int) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * _SIZE_OF_INODE
 
 
-def tmpfs_mounts(pid: int) -> dict[str, str]:
-    """Return the mount points of all tmpfs that a process sees, by device, as MAJOR:MINOR."""
-    found: dict[str, str] = {}
+def tmpfs_mounts(pid: int) -> dict[int, str]:
+    """Return the mount points of all tmpfs that a process sees, by device."""
+    found: dict[int, str] = {}
     with contextlib.suppress(OSError):
         for line in kernel_files.read_lines(f"/proc/{pid}/mountinfo"):
             before, _, after = line.partition(" - ")
             if after.startswith("tmpfs "):
-                found.setdefault(before.split(" ")[2], kernel_files.mount_point(line))
+                major, _, minor = before.split(" ")[2].partition(":")
+                found.setdefault(os.makedev(int(major), int(minor)), kernel_files.mount_point(line))
     return found
 
 
-def nested_tmpfs(pid: int, outer: Collection[str]) -> dict[str, int]:
+def nested_tmpfs(pid: int, outer: Collection[int]) -> dict[int, int]:
     """Return the size of each tmpfs that a process sees, by device, without those on `outer` devices.
 
     What another mount covers, or is outside of the root directory of the process, is not seen.
@@ -41,8 +42,7 @@ def nested_tmpfs(pid: int, outer: Collection[str]) -> dict[str, int]:
                 # The process can change the path at any time, so no link in it is followed.
                 opened = syscalls.open_beneath(f"/proc/{pid}/root", path.lstrip("/") or ".")
                 try:
-                    number = os.fstat(opened).st_dev
-                    if device == f"{os.major(number)}:{os.minor(number)}":
+                    if os.fstat(opened).st_dev == device:
                         found[device] = tmpfs_size(opened)
                 finally:
                     os.close(opened)

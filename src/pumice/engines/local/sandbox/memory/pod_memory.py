@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -56,19 +56,19 @@ class PodMemory:
         size = own.size + sum(size for inode, size in sockets.items() if inode not in others)
         return Hidden(size, frozenset(own.memfds))
 
-    def nested(self, identity: Identity, pids: Sequence[int]) -> int:
-        """Return what processes have in mount, network and IPC namespaces that they made in user namespaces."""
-        total, files, seen = 0, dict[str, int](), {identity.mounts, *self._shared.namespaces}
-        outer: set[str] | None = None
+    def nested(self, pids: Sequence[int], devices: Collection[int]) -> int:
+        """Return what processes have in mount, network and IPC namespaces that they made in user namespaces.
+
+        `devices` are those of the tmpfs that the container has anyway.
+        """
+        total, files, seen = 0, dict[int, int](), set(self._shared.namespaces)
         for pid in pids:
             if namespace(pid, "user") in (self._user, 0):
                 continue
             mounts, network, ipc = (namespace(pid, kind) for kind in ("mnt", "net", "ipc"))
             if mounts not in seen:
-                if outer is None:
-                    first = next((each for each in pids if namespace(each, "mnt") == identity.mounts), 0)
-                    outer = set(tmpfs_mounts(first))
-                files |= nested_tmpfs(pid, outer)
+                # What this process sees is that of the machine, or a volume.
+                files |= nested_tmpfs(pid, {*devices, *tmpfs_mounts(os.getpid())})
             with contextlib.suppress(OSError):
                 total += self._nested_namespaces(pid, new_network=network not in seen, new_ipc=ipc not in seen)
             seen |= {mounts, network, ipc}
