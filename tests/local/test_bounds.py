@@ -1,7 +1,8 @@
-"""What a pod can use up: memory in files, processes, logs, disk; and sockets of the machine that it cannot reach."""
+"""What a pod can use up: memory in files, processes, watches of files, disk; and sockets that it cannot reach."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.running import Workspace, extra_object, job, scripted, task
-from tests.local.sandbox.boxes import need_namespaces
+from tests.local.sandbox.boxes import Box, in_box, need_namespaces
 
 FILL = """
 import os, sys
@@ -38,6 +39,14 @@ except BlockingIOError:
 print("more" if len(children) == 400 else "limited")
 for child in children:
     os.kill(child, signal.SIGKILL)
+"""
+WATCHES = """
+import ctypes, signal
+opened = 0
+while ctypes.CDLL(None).inotify_init1(0) >= 0:
+    opened += 1
+print(opened, flush=True)
+signal.pause()
 """
 SOCKETS = """
 import os, socket, sys
@@ -92,6 +101,17 @@ def test_processes_are_limited_by_the_pod(workspace: Workspace) -> None:
     limited = workspace.run(job(task("only", "", container=python)), flags=[*flags, "100"])
     assert limited.out == "limited\n", limited.err
     assert workspace.run(job(task("only", "", container=python)), flags=[*flags, "1000"]).out == "more\n"
+
+
+@in_box
+async def test_watches_of_files_are_left_for_the_user(box: Box) -> None:
+    """The kernel counts inotify instances of a user in all namespaces."""
+    await box.pod("a")
+    output = await box.python("a", WATCHES)
+    assert int(await output.line()) <= 64
+    descriptor = ctypes.CDLL(None, use_errno=True).inotify_init1(os.O_CLOEXEC)
+    assert descriptor >= 0, os.strerror(ctypes.get_errno())
+    os.close(descriptor)
 
 
 def test_sockets_of_the_machine_are_not_reached_through_bound_directories(workspace: Workspace) -> None:

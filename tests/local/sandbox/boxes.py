@@ -22,7 +22,7 @@ import pytest
 from pumice.engines.local.sandbox.client import Ended, Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import KernelSupport, check_kernel
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
-from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
+from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs, SandboxOptions
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LONGEST_TEST = 60
@@ -119,9 +119,13 @@ class Output:
 
 
 @contextlib.asynccontextmanager
-async def box(directory: Path, name: str = "job") -> AsyncIterator[Box]:
+async def box(
+    directory: Path,
+    name: str = "job",
+    options: SandboxOptions = SandboxOptions(),  # noqa: B008 - a value
+) -> AsyncIterator[Box]:
     """A sandbox of its own, for a test that needs several, or that looks at what is left of one."""
-    sandbox = await Sandbox.start(name, directory)
+    sandbox = await Sandbox.start(name, directory, options)
     made = Box(sandbox)
     try:
         yield made

@@ -16,6 +16,7 @@ from pumice.engines.local.events import Emitter, RunPlanned
 from pumice.engines.local.host_access.consent import warn_of_sharing
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
+from pumice.engines.local.isolation import watches_memory
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.preflight import (
@@ -134,7 +135,10 @@ def prepared(
             emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
             raise state_error(state, error) from error
-        said = (*notes, *pulled, *header_notes(preparation.inputs, admitted.written, manifests), *changes)
+        about_pods = header_notes(
+            preparation.inputs, admitted.written, manifests, lambda: watches_memory(options.isolation)
+        )
+        said = (*notes, *pulled, *about_pods, *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in (*warn_of_sharing(settings), *run.continuation_warnings(job)):
             emit.warn(warning)

@@ -6,6 +6,7 @@ import os
 
 _PREFERRED = 500  # added to oom_score_adj, which is at most 1000
 _MOST_PREFERRED = 1000
+_CHUNK = 1 << 16
 
 
 def read(path: str) -> str:
@@ -16,6 +17,23 @@ def read(path: str) -> str:
 def read_lines(path: str) -> list[str]:
     """Split at line feeds only: str.splitlines also splits at characters that directory names may contain."""
     return read(path).removesuffix("\n").split("\n")
+
+
+def read_again(descriptor: int) -> bytes:
+    """Read an open file of /proc from its beginning: it shows the namespace in which it was opened."""
+    content = b""
+    while part := os.pread(descriptor, _CHUNK, len(content)):
+        content += part
+    return content
+
+
+def pid_in_proc(pidfd: int) -> int:
+    """Return the pid of a process in /proc, which may be that of an outer namespace; 0 if it has ended."""
+    try:
+        lines = read_lines(f"/proc/self/fdinfo/{pidfd}")
+    except OSError:
+        return 0
+    return max(0, *(int(line.split()[1]) for line in lines if line.startswith("Pid:")), 0)
 
 
 def write(path: str, value: str) -> None:

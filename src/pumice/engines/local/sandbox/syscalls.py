@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -19,9 +19,13 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET
 
 # New calls have the same number on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_FSOPEN, _FSCONFIG, _FSMOUNT, _PIDFD_GETFD = 430, 431, 432, 438
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _JOIN_SESSION_KEYRING = 1
 _GETCWD = {"x86_64": 79, "aarch64": 17, "riscv64": 17, "ppc64le": 182, "s390x": 183}
+_KCMP = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}
+_KCMP_VM, _KCMP_FILES = 1, 2
+_PIDFD_THREAD = os.O_EXCL
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 _CAPABILITY_VERSION = 0x20080522
@@ -29,6 +33,7 @@ _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
 _MOUNT_ATTR_IDMAP = 0x100000
+_CLOEXEC, _SET_STRING, _CREATE = 1, 1, 6  # of fsopen and fsmount, and of fsconfig
 # For restrict_mount.
 READ_ONLY, NO_SET_ID, NO_DEVICES = 1, 2, 4
 
@@ -101,6 +106,46 @@ def check_working_directory() -> None:
 def leave_session_keyring() -> None:
     """Join a new, empty session keyring: the user's holds the keys of the login session, such as Kerberos tickets."""
     _call(_KEYCTL[os.uname().machine], "keyctl", _JOIN_SESSION_KEYRING, 0)
+
+
+def memory_tree(options: Mapping[str, str]) -> int:
+    """Make a tmpfs that is mounted nowhere yet; `attach_tree` mounts it. The descriptor outlives the mount."""
+    opened = _call(_FSOPEN, "fsopen tmpfs", b"tmpfs", _CLOEXEC)
+    try:
+        for name, value in options.items():
+            tried = f"tmpfs with {name}={value}"
+            _call(_FSCONFIG, tried, opened, _SET_STRING, name.encode(), value.encode(), 0)
+        _call(_FSCONFIG, "make tmpfs", opened, _CREATE, 0, 0, 0)
+        return _call(_FSMOUNT, "fsmount tmpfs", opened, _CLOEXEC, NO_SET_ID | NO_DEVICES)
+    finally:
+        os.close(opened)
+
+
+def have_same_memory(pid: int, other: int) -> bool:
+    """False where the kernel does not say."""
+    return _compare(pid, other, _KCMP_VM) == 0
+
+
+def have_same_files(pid: int, other: int) -> bool:
+    """Return whether two threads have one table of open files; True where the kernel does not say."""
+    return _compare(pid, other, _KCMP_FILES) <= 0
+
+
+def _compare(pid: int, other: int, kind: int) -> int:
+    """0: two processes or threads have the same. Negative: the kernel does not say."""
+    return int(_libc.syscall(*map(ctypes.c_long, (_KCMP[os.uname().machine], pid, other, kind, 0, 0))))
+
+
+def copy_descriptor(pid: int, number: int) -> int:
+    """Return a copy of a descriptor of another process or, since Linux 6.9, thread, as dup() does."""
+    try:
+        process = os.pidfd_open(pid, _PIDFD_THREAD)
+    except OSError:
+        process = os.pidfd_open(pid)
+    try:
+        return _call(_PIDFD_GETFD, f"pidfd_getfd {number}", process, number, 0)
+    finally:
+        os.close(process)
 
 
 def clone_tree(path: str, volume: str = "", *, below: bool = True) -> int:

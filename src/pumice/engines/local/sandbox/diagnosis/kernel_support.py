@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pumice.engines.local.sandbox.init import cgroups
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.model.problem import Position, Problem
 
@@ -63,6 +64,11 @@ class Host:
     interpreter: str = "/usr/bin/python3"
     linux: bool = True
     proc: bool = True
+
+
+def enforced_limits() -> frozenset[str]:
+    """Return the limits that the kernel will enforce for a sandbox that this process starts."""
+    return frozenset(cgroups.available(os.getpid()))
 
 
 def check_kernel() -> KernelSupport:

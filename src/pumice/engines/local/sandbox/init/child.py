@@ -65,6 +65,7 @@ class ContainerSetup(NamedTuple):
     namespaces: tuple[int, ...]
     files: list[str]
     limits: Limits
+    memory: int  # the descriptor of its tmpfs
     all_processes: int | None = None  # that the job may have, if no control group limits those of the pod
 
 
@@ -89,13 +90,13 @@ def become_container(setup: ContainerSetup, streams: Streams, inherited: Inherit
         for namespace in setup.namespaces:
             os.close(namespace)
         syscalls.unshare(syscalls.NEWNS | syscalls.NEWCGROUP)
-        parts = container_root.enter_root(setup.spec, setup.job, setup.files, inherited.trees)
+        parts = container_root.enter_root(setup.spec, setup.job, setup.files, setup.memory, inherited.trees)
         _close_descriptors(streams.descriptors)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
             container_root.make_read_only(parts)
 
-    needed = [*setup.namespaces, *inherited.descriptors]
+    needed = [*setup.namespaces, setup.memory, *inherited.descriptors]
     _become(setup, streams, needed, lambda: _join(inherited, enter), (setup.spec.argv, setup.spec.env))
 
 

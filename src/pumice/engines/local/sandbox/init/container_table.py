@@ -11,13 +11,22 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.init import child, memory_watchdog
+from pumice.engines.local.sandbox import kernel_files, syscalls
+from pumice.engines.local.sandbox.init import child
 from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
 from pumice.engines.local.sandbox.init.child import ContainerSetup, Inherited, Streams
+from pumice.engines.local.sandbox.init.memory_watchdog import Watchdog
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.init.usage import Measured
+from pumice.engines.local.sandbox.memory.container_processes import (
+    ContainerProcesses,
+    Identity,
+    identify,
+    namespace,
+    own_number,
+)
+from pumice.engines.local.sandbox.memory.pod_memory import PodMemory
 from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
@@ -44,6 +53,7 @@ class Process:
         self.name = name
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
+        self.number = kernel_files.pid_in_proc(self.pidfd)
         self.errors: int | None = errors  # the pipe of `child`, until it is known whether the command runs
         self.failed = False
 
@@ -53,13 +63,21 @@ class Process:
 
 
 class Container:
-    def __init__(self, setup: ContainerSetup, process: Process, group: Group, directory: str) -> None:
+    """`directory` has the files that were written for it; `processes` are those of all containers."""
+
+    def __init__(
+        self, setup: ContainerSetup, process: Process, group: Group, directory: str, processes: ContainerProcesses
+    ) -> None:
         self.setup = setup
         self.process = process
         self.group = group
         self.directory = directory
+        self.processes = processes
+        # Before the command runs, which may be a program that the user may not read.
+        self.pids = namespace(process.number, "pid")
         self.oom_event = group.oom_event()
-        self.namespace = 0
+        self.identity: Identity | None = None  # as soon as the command runs
+        self.mounts = -1  # the descriptor of its mount namespace, if only that distinguishes it
         self.oom_killed = False
         self.killed_instead_of = 0  # the signal that the kernel would have discarded
 
@@ -81,7 +99,7 @@ class Container:
 
     @property
     def measured(self) -> Measured:
-        return Measured(self.namespace, tuple(self.group.directories))
+        return Measured(self.identity, tuple(self.group.directories))
 
     def kill(self) -> None:
         self.process.send(signal.SIGKILL)
@@ -89,10 +107,10 @@ class Container:
 
     def kill_remaining(self) -> None:
         """Kill what the kernel does not: in a shared pid namespace, the others survive the first process."""
-        if self.setup.spec.share_pid_with is not None and self.namespace:
-            for pid in memory_watchdog.processes({self.namespace}).get(self.namespace, []):
+        if self.setup.spec.share_pid_with is not None and self.identity is not None:
+            for pid in self.processes.find().own.get(self.identity, []):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(own_number(pid), signal.SIGKILL)
 
 
 class ContainerTable:
@@ -106,7 +124,8 @@ class ContainerTable:
         self._started = 0
         self._pods: dict[str, PodNetwork] = {}
         self.running: dict[str, Container] = {}
-        self.watchdog = memory_watchdog.Watchdog()
+        self.processes = ContainerProcesses()
+        self.watchdog = Watchdog(self.processes, lambda pod: PodMemory(network.inside, self._pods[pod].entries))
 
     def create_pod(self, pod: str, address: str, hostname: str) -> None:
         if pod in self._pods:
@@ -136,14 +155,16 @@ class ContainerTable:
         group = self._groups.group(GroupLimits.of(spec))
         self._started += 1
         directory = f"{self._job.files}/{self._started}"
+        memory: int | None = None
         try:
             files = _write_files(directory, spec)
+            memory = container_root.make_memory(spec)
             if spec.root.image is not None:
                 self._job.lower_of(spec.root.image)
             self._job.upper_of(spec.root.upper)
             self._memory.mount(spec)
             processes = None if group.limits_processes else spec.all_processes
-            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits, processes)
+            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits, memory, processes)
             trees = [] if self._job.trees is None else self._job.trees(container_root.sources_of(spec))
             with contextlib.closing(Inherited(group.open_members(), trees)) as inherited:
 
@@ -151,22 +172,31 @@ class ContainerTable:
                     child.become_container(setup, Streams(stdout, stderr, errors), inherited)
 
                 process = self._fork(spec.id, pids, become)
-            container = self.running[spec.id] = Container(setup, process, group, directory)
+            container = self.running[spec.id] = Container(setup, process, group, directory, self.processes)
         except BaseException:
+            if memory is not None:
+                os.close(memory)
             group.remove()
             shutil.rmtree(directory, ignore_errors=True)
             raise
         return container
 
     def started(self, container: Container) -> None:
-        """The command runs, in its own mount namespace, which identifies the processes of the container."""
-        container.namespace = memory_watchdog.mount_namespace(container.process.pid)
-        memory = container.setup.spec.memory
-        if memory is not None and not container.group.limits_memory and container.namespace:
-            spec, root = container.setup.spec, f"/proc/{container.process.pid}/root"
+        """The command runs, in its own namespaces, which identify the processes of the container."""
+        spec = container.setup.spec
+        joined = spec.share_pid_with is not None
+        if joined:
+            # As long as it is open, no other namespace gets its inode.
+            with contextlib.suppress(OSError):
+                path = f"/proc/{container.process.number}/ns/mnt"
+                container.mounts = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        identity = container.identity = identify(spec.pod, container.process.number, container.pids, joined=joined)
+        if identity is None:
+            return
+        self.processes.add(identity)
+        if spec.memory is not None and not container.group.limits_memory:
             volumes = [volume_path(self._job.files, spec.pod, each) for each in spec.mounts if isinstance(each, Tmpfs)]
-            own = f"{root}/" if spec.root.upper is None else f"{root}/dev/shm"  # noqa: S108 - the container's own
-            self.watchdog.watch(container.namespace, memory, (own, *volumes))
+            self.watchdog.watch(identity, spec.memory, (container.setup.memory, *volumes))
 
     def exec(
         self,
@@ -196,7 +226,7 @@ class ContainerTable:
     def enforce_memory_limits(self) -> None:
         over = set(self.watchdog.poll())
         for container in self.running.values():
-            if container.namespace in over:
+            if container.identity in over:
                 container.oom_killed = True
                 container.kill()
 
@@ -205,7 +235,12 @@ class ContainerTable:
         container.kill_remaining()
         out_of_memory = container.oom_killed or container.group.out_of_memory()
         container.group.remove()
-        self.watchdog.forget(container.namespace)
+        if container.identity is not None:
+            self.watchdog.forget(container.identity)
+            self.processes.remove(container.identity)
+        for descriptor in (container.setup.memory, container.mounts):
+            if descriptor >= 0:
+                os.close(descriptor)
         shutil.rmtree(container.directory, ignore_errors=True)
         upper = self._job.upper_of(container.setup.spec.root.upper)
         if upper is not None:

@@ -25,6 +25,7 @@ from pumice.engines.local.sandbox.net.job_network import JobNetwork
 from pumice.engines.local.sandbox.rootfs.job_filesystem import prepare
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS
 
+_INOTIFY_INSTANCES = 64
 _ANY_DIRECTORY = ("/mnt", "/srv", "/media", "/tmp")  # noqa: S108 - a mount point, in a namespace of its own
 
 
@@ -195,6 +196,9 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostC
         with contextlib.suppress(OSError):
             # In this user namespace and all below it. In a container whose /proc is read-only the filter must do.
             kernel_files.write("/proc/sys/user/max_user_namespaces", "0")
+    with contextlib.suppress(OSError):
+        # The kernel counts them for the user outside as well, who has 128 by default and needs some himself.
+        kernel_files.write("/proc/sys/user/max_inotify_instances", str(_INOTIFY_INSTANCES))
     # A mapped root cannot enter root's directories; any other will do, since only job-init sees the mount.
     directory = config["directory"] if not users.mapped else next(filter(os.path.isdir, _ANY_DIRECTORY))
     syscalls.mount("tmpfs", directory, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")

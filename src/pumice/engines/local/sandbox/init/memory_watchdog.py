@@ -1,114 +1,154 @@
 """Memory limits without control groups: polls all processes and reports the containers over their limit.
 
-Polling is coarser than the kernel: a burst between two polls is missed. Forked workers share pages with their parent,
-so the sum of their resident sizes is only a cheap first check; above the limit, proportional sizes decide. Files in
-memory (tmpfs) count as well, once: what processes map of them is not counted again.
+Polling is coarser than the kernel: a burst between two polls is missed. Each poll reads what is cheap: the resident
+sizes of processes, files in memory (tmpfs) and System V IPC. Now and then it looks for memory that no process shows:
+sockets, open files without a name (memfd), pipes, namespaces that processes make. Where the sum is above the limit,
+proportional sizes decide: forked workers share pages, and what processes map of files is counted already.
+
+Not seen: files without a name while one process sends them to another, shared memory that no process has in its page
+tables, files in ramfs, most objects of the kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pumice.engines.local.sandbox import kernel_files
+from pumice.engines.local.sandbox.memory import descriptor_memory, process_memory
+from pumice.engines.local.sandbox.memory.container_processes import ContainerProcesses, Found, Identity
+from pumice.engines.local.sandbox.memory.memory_files import tmpfs_size
+from pumice.engines.local.sandbox.memory.namespace_memory import IpcObject
+from pumice.engines.local.sandbox.memory.pod_memory import Hidden, PodMemory
+from pumice.engines.local.sandbox.memory.process_memory import CountedFiles, Status, device_text
 
 _MIN_INTERVAL = 0.1
-# Polling hundreds of processes takes long; the interval grows so that it takes at most this share of the time.
+_MIN_LOOK_INTERVAL = 0.4
+# Reading hundreds of processes takes long; both intervals grow, so that each takes at most this share of the time.
 _MAX_SHARE = 0.1
-RESIDENT = ("status", (b"RssAnon:", b"RssShmem:"))
-PROPORTIONAL = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
+_IN_MEMORY = re.compile(r"^Shmem:\s+(\d+) kB$", re.MULTILINE)
+_NOTHING = Hidden()
+
+
+class _Limit(NamedTuple):
+    size: int
+    file_systems: Sequence[str | int]
+    devices: frozenset[int]
+
+
+class _Seen(NamedTuple):
+    """What a container has that is cheap to read."""
+
+    processes: list[Status]
+    files: int
+    ipc: list[IpcObject]
+
+    @property
+    def size(self) -> int:
+        return process_memory.resident(self.processes) + self.counted
+
+    @property
+    def counted(self) -> int:
+        """The size of what is counted by itself, and not as memory of a process."""
+        return self.files + sum(each.size for each in self.ipc)
 
 
 class Watchdog:
-    """Limits by the inode of a mount namespace: all processes of a container are in the same one."""
+    """`processes` has all containers of the pods that are watched; `open_pod` opens what is read of a pod."""
 
-    def __init__(self) -> None:
-        self._limits: dict[int, int] = {}
-        self._file_systems: dict[int, tuple[str, ...]] = {}
-        self._next = 0.0
+    def __init__(self, processes: ContainerProcesses, open_pod: Callable[[str], PodMemory]) -> None:
+        self._processes = processes
+        self._open_pod = open_pod
+        self._limits: dict[Identity, _Limit] = {}
+        self._pods: dict[str, PodMemory] = {}
+        self._hidden: dict[Identity, Hidden] = {}
+        self._device = device_text(descriptor_memory.memory_device())
+        self._next = self._next_look = 0.0
 
-    def watch(self, namespace: int, limit: int, file_systems: tuple[str, ...] = ()) -> None:
-        """`file_systems` are paths in each tmpfs of the container."""
-        self._limits[namespace] = limit
-        self._file_systems[namespace] = file_systems
+    def watch(self, identity: Identity, limit: int, file_systems: Sequence[str | int]) -> None:
+        """`file_systems` are a path in, or a descriptor of, each tmpfs of the container."""
+        devices = frozenset((identity.root, *(os.stat(each).st_dev for each in file_systems)))
+        self._limits[identity] = _Limit(limit, file_systems, devices)
+        if identity.pod not in self._pods:
+            self._pods[identity.pod] = self._open_pod(identity.pod)
 
-    def forget(self, namespace: int) -> None:
-        self._limits.pop(namespace, None)
-        self._file_systems.pop(namespace, None)
+    def forget(self, identity: Identity) -> None:
+        self._limits.pop(identity, None)
+        self._hidden.pop(identity, None)
+        if identity.pod in self._pods and not any(other.pod == identity.pod for other in self._limits):
+            self._pods.pop(identity.pod).close()
 
     def pause(self) -> float | None:
         """Seconds until the next poll; None if nothing is watched."""
         return max(0.0, self._next - time.monotonic()) if self._limits else None
 
-    def poll(self) -> list[int]:
-        """The namespaces over their limit; empty before it is time for the next poll."""
+    def poll(self) -> list[Identity]:
+        """The containers over their limit; empty before it is time for the next poll."""
         started = time.monotonic()
         if not self._limits or started < self._next:
             return []
-        over = []
-        for namespace, pids in processes(self._limits).items():
-            limit = self._limits[namespace]
-            files, devices = _files(self._file_systems[namespace])
-            if memory_of(pids, *RESIDENT) + files > limit:
-                mapped = _mapped(pids, devices) if files else 0
-                if memory_of(pids, *PROPORTIONAL) - mapped + files > limit:
-                    over.append(namespace)
+        found = self._processes.find()
+        seen = {identity: self._see(identity, limit, found) for identity, limit in self._limits.items()}
+        everywhere = started >= self._next_look
+        pods = {
+            identity.pod
+            for identity, limit in self._limits.items()
+            if everywhere or seen[identity].size + self._hidden.get(identity, _NOTHING).size > limit.size
+        }
+        read = time.monotonic()
+        files = _files_in_memory() if pods else 0
+        for pod in pods:
+            self._look(pod, found, seen, files)
+        looked = time.monotonic()
+        over = [
+            identity for identity in self._limits if identity.pod in pods and self._is_over(identity, seen[identity])
+        ]
         now = time.monotonic()
-        self._next = now + max(_MIN_INTERVAL, (now - started) / _MAX_SHARE)
+        if everywhere:
+            self._next_look = now + max(_MIN_LOOK_INTERVAL, (looked - read) / _MAX_SHARE)
+        took = now - started - (looked - read if everywhere else 0)
+        self._next = now + max(_MIN_INTERVAL, took / _MAX_SHARE)
         return over
 
+    def _see(self, identity: Identity, limit: _Limit, found: Found) -> _Seen:
+        files = 0
+        for each in limit.file_systems:
+            with contextlib.suppress(OSError):
+                files += tmpfs_size(each)
+        statuses = process_memory.read_statuses(found.processes(identity))
+        return _Seen(statuses, files, self._pods[identity.pod].ipc(identity, self._of_pod(identity.pod, found)))
 
-def processes(namespaces: Container[int]) -> dict[int, list[int]]:
-    """The processes in each of these mount namespaces."""
-    found: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            namespace = mount_namespace(int(name))
-            if namespace in namespaces:
-                found.setdefault(namespace, []).append(int(name))
-    return found
+    def _of_pod(self, pod: str, found: Found) -> dict[Identity, list[int]]:
+        return {identity: found.processes(identity) for identity in self._processes.pod(pod)}
 
+    def _look(self, pod: str, found: Found, seen: Mapping[Identity, _Seen], files: int) -> None:
+        """Look for hidden memory; at the descriptors only if there are enough files in memory, or pipes."""
+        memory, processes = self._pods[pod], self._of_pod(pod, found)
+        watched = {identity: each for identity, each in seen.items() if identity.pod == pod}
+        processes |= {identity: [status.pid for status in each.processes] for identity, each in watched.items()}
+        sockets = memory.sockets()
+        for identity, each in watched.items():
+            nested = memory.nested(processes[identity], self._limits[identity].devices)
+            hidden = Hidden(sum(sockets.values()))
+            pipes = descriptor_memory.most_in_pipes(sum(status.slots for status in each.processes))
+            if each.size + hidden.size + nested + files + pipes > self._limits[identity].size:
+                hidden = memory.hidden(identity, processes, sockets)
+            self._hidden[identity] = Hidden(hidden.size + nested, hidden.memfds)
 
-def mount_namespace(pid: int) -> int:
-    """0 if the process has ended."""
-    try:
-        return os.stat(f"/proc/{pid}/ns/mnt").st_ino
-    except OSError:
-        return 0
-
-
-def _files(paths: tuple[str, ...]) -> tuple[int, set[str]]:
-    """The bytes in these file systems, and their devices as /proc/PID/smaps names them."""
-    used, devices = 0, set()
-    for path in paths:
-        with contextlib.suppress(OSError):
-            found = os.statvfs(path)
-            used += (found.f_blocks - found.f_bfree) * found.f_frsize
-            for directory in (path, f"{path}dev/shm") if path.endswith("/") else (path,):
-                device = os.stat(directory).st_dev
-                devices.add(f"{os.major(device):02x}:{os.minor(device):02x}")
-    return used, devices
-
-
-def _mapped(pids: list[int], devices: set[str]) -> int:
-    """The proportional size of what processes map of files on these devices."""
-    total = 0
-    for pid in pids:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps") as lines:
-            counts = False
-            for line in lines:
-                words = line.split()
-                if "-" in words[0]:
-                    counts = words[3] in devices
-                elif counts and words[0] == "Pss:":
-                    total += int(words[1]) << 10
-    return total
+    def _is_over(self, identity: Identity, seen: _Seen) -> bool:
+        limit, hidden = self._limits[identity], self._hidden[identity]
+        if seen.size + hidden.size <= limit.size:
+            return False
+        segments = {each.segment for each in seen.ipc if each.segment is not None}
+        counted = CountedFiles(set(map(device_text, limit.devices)), self._device, hidden.memfds, segments)
+        return process_memory.proportional(seen.processes, counted) + seen.counted + hidden.size > limit.size
 
 
-def memory_of(pids: Sequence[int], file: str, fields: tuple[bytes, ...]) -> int:
-    """The sum in bytes of fields in kB; 0 for a process that has ended."""
-    total = 0
-    for pid in pids:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as lines:
-            total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith(fields))
-    return total
+def _files_in_memory() -> int:
+    """Return the size of all files in memory of this machine, except those that are swapped out."""
+    found = _IN_MEMORY.search(kernel_files.read("/proc/meminfo"))
+    return int(found[1]) << 10 if found else 0

@@ -35,7 +35,7 @@ def delivery(pidfd: int, number: int) -> Delivery:
         return Delivery.NORMAL
     try:
         # By the descriptor: the pid may have been reused, and /proc may be that of an outer namespace.
-        pid = _field(kernel_files.read(f"/proc/self/fdinfo/{pidfd}"), "Pid")
+        pid = kernel_files.pid_in_proc(pidfd)
         # Checked twice, because a process in a loop may begin to wait in between.
         waits = _waits_for_signals(pid)
         by_status = _delivery_by_status(kernel_files.read(f"/proc/{pid}/status"), number)
@@ -61,7 +61,7 @@ def _delivery_by_status(status: str, number: int) -> Delivery:
     return Delivery.LOST
 
 
-def _waits_for_signals(pid: str) -> bool:
+def _waits_for_signals(pid: int) -> bool:
     """As small init programs do. While they wait, Linux does not report these signals as blocked."""
     call = kernel_files.read(f"/proc/{pid}/syscall").split()[0]
     return call.isdigit() and int(call) in _SIGTIMEDWAIT[os.uname().machine]

@@ -34,7 +34,7 @@ class Server:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._executions: dict[str, Process] = {}
         self._removals: dict[str, list[int]] = {}  # requests that wait for the containers of a pod to end
-        self._usage = UsageReader()
+        self._usage = UsageReader(containers.processes)
         self._watch(channel.fileno(), self._request)
         for descriptor in watched:
             self._watch(descriptor, self._gone)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import kernel_files
-from pumice.engines.local.sandbox.init.memory_watchdog import PROPORTIONAL, RESIDENT, memory_of
-from pumice.engines.local.sandbox.init.memory_watchdog import processes as processes_in
+from pumice.engines.local.sandbox.memory.container_processes import ContainerProcesses, Identity
+from pumice.engines.local.sandbox.memory.process_memory import proportional, read_statuses, resident
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # Seconds for each reading of how much memory the processes of containers share; it takes longer the more they have.
@@ -24,22 +24,22 @@ _BUDGET_OF_NEW = 0.2
 
 
 class Measured(NamedTuple):
-    """A container, by the inode of its mount namespace and its control groups."""
+    """A container: its processes, if their namespaces are known, and its control groups."""
 
-    namespace: int
+    identity: Identity | None
     groups: tuple[str, ...] = ()
 
 
 class UsageReader:
-    def __init__(self) -> None:
+    def __init__(self, processes: ContainerProcesses) -> None:
+        self._processes = processes
         self._memory = SharedMemory()
 
     def read(self, containers: Mapping[str, Measured]) -> dict[str, tuple[float, int]]:
         """Return CPU seconds and bytes of memory of each container."""
         counted = {name: (group_cpu(each.groups), group_memory(each.groups)) for name, each in containers.items()}
-        namespaces = {containers[name].namespace for name, both in counted.items() if None in both} - {0}
-        processes = processes_in(namespaces) if namespaces else {}
-        pids = {name: processes.get(each.namespace, []) for name, each in containers.items()}
+        found = self._processes.find().own if any(None in both for both in counted.values()) else {}
+        pids = {name: found.get(each.identity, []) if each.identity else [] for name, each in containers.items()}
         memory = self._memory.read({name: pids[name] for name, (_, used) in counted.items() if used is None})
         return {
             name: (
@@ -62,8 +62,9 @@ class SharedMemory:
 
     def read(self, groups: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """Return the bytes of each group: memory of its own and shared memory, not files."""
-        resident = {name: memory_of(pids, *RESIDENT) for name, pids in groups.items()}
-        several = [name for name, pids in groups.items() if len(pids) > 1 and resident[name]]
+        statuses = {name: read_statuses(pids) for name, pids in groups.items()}
+        sizes = {name: resident(found) for name, found in statuses.items()}
+        several = [name for name, pids in groups.items() if len(pids) > 1 and sizes[name]]
         old = {name: ratio for name, ratio in self._ratios.items() if name in several}
         order = [*(name for name in several if name not in old), *old]
         begin = time.monotonic()
@@ -71,10 +72,10 @@ class SharedMemory:
         for name in order:
             if read and time.monotonic() - begin >= (_BUDGET if name in old else _BUDGET_OF_NEW):
                 break
-            proportional = memory_of(groups[name], *PROPORTIONAL)
-            read[name] = min(1.0, proportional / resident[name]) if proportional else 1.0
+            shared = proportional(statuses[name])
+            read[name] = min(1.0, shared / sizes[name]) if shared else 1.0
         self._ratios = {**{name: ratio for name, ratio in old.items() if name not in read}, **read}
-        return {name: int(size * self._ratios.get(name, 1.0)) for name, size in resident.items()}
+        return {name: int(size * self._ratios.get(name, 1.0)) for name, size in sizes.items()}
 
 
 def cpu_seconds(pid: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterator, Sequence
 
 from pumice.engines.local.sandbox import kernel_files, syscalls
 from pumice.engines.local.sandbox.net.netlink import Netlink
@@ -54,6 +55,11 @@ class PodNetwork:
         self.index = index
         self.namespaces: tuple[int, ...] = ()
 
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """The descriptor of each namespace, with the flag for setns()."""
+        return [(descriptor, flag) for descriptor, (_, flag) in zip(self.namespaces, _SHARED, strict=True)]
+
     def close(self) -> None:
         for descriptor in self.namespaces:
             os.close(descriptor)
@@ -88,6 +94,16 @@ class JobNetwork:
         finally:
             enter(self._home)
         return pod
+
+    @contextlib.contextmanager
+    def inside(self, namespaces: Sequence[tuple[int, int]]) -> Iterator[None]:
+        """Enter namespaces, given by descriptors and their flags, and return to those of the job."""
+        try:
+            for descriptor, flags in namespaces:
+                syscalls.setns(descriptor, flags)
+            yield
+        finally:
+            enter(self._home)
 
     def _connect(self, pod: PodNetwork) -> None:
         """Called in the pod's new namespace; `self._netlink` still acts on the job's."""

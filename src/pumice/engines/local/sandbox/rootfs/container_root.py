@@ -19,15 +19,25 @@ from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, Cont
 _SHARE_OF_MEMORY = "25%"
 
 
-def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str], trees: Sequence[Tree]) -> list[str]:
+def make_memory(spec: ContainerSpec) -> int:
+    """Make the tmpfs of a container: its root, if that is in memory, and /dev/shm, which share its size.
+
+    Who has the descriptor knows how full it is, whatever the container does with its mounts and its root directory.
+    """
+    size = _SHARE_OF_MEMORY if spec.memory is None else str(spec.memory)
+    return syscalls.memory_tree({"mode": "755", "size": size})
+
+
+def enter_root(
+    spec: ContainerSpec, job: JobFilesystem, files: list[str], memory: int, trees: Sequence[Tree]
+) -> list[str]:
     """Build the root and change to it; afterwards only what the spec mounts is reachable of the host.
 
-    `trees` are those of the spec's mounts, if another process opened them. Returns the mount points that form the root.
+    `memory` is what `make_memory` made; it is closed. `trees` are those of the spec's mounts, if another process opened
+    them. Returns the mount points that form the root.
     """
-    # The root and /dev/shm share its size.
-    size = _SHARE_OF_MEMORY if spec.memory is None else str(spec.memory)
-    options = f"mode=755,size={size}"
-    syscalls.mount("tmpfs", job.build, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    syscalls.attach_tree(memory, job.build)
+    os.close(memory)
     os.umask(0)
     os.mkdir(f"{job.build}/shm", 0o1777)
     root = f"{job.build}/root"

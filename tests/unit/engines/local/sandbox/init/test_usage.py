@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.init.memory_watchdog import mount_namespace
 from pumice.engines.local.sandbox.init.usage import (
     Measured,
     SharedMemory,
@@ -20,6 +19,7 @@ from pumice.engines.local.sandbox.init.usage import (
     group_cpu,
     group_memory,
 )
+from pumice.engines.local.sandbox.memory.container_processes import ContainerProcesses, identify, namespace
 
 MIB = 1 << 20
 FORKS = """
@@ -96,9 +96,12 @@ def test_cpu_time_of_children_that_ended_counts() -> None:
 
 
 def test_a_container_without_groups_is_measured_by_its_processes() -> None:
-    """The processes of this mount namespace stand for those of a container."""
-    own = mount_namespace(os.getpid())
-    found = UsageReader().read({"pod/c": Measured(own), "pod/ended": Measured(0)})
+    """The processes of this pid namespace stand for those of a container."""
+    own = identify("pod", os.getpid(), namespace(os.getpid(), "pid"))
+    assert own is not None
+    processes = ContainerProcesses()
+    processes.add(own)
+    found = UsageReader(processes).read({"pod/c": Measured(own), "pod/ended": Measured(None)})
     assert found["pod/c"][0] > 0
     assert found["pod/c"][1] > 5 * MIB
     assert found["pod/ended"] == (0, 0)
