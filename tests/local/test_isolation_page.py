@@ -32,6 +32,7 @@ ELSEWHERE = {
     "the Python that Pumice": "test_interpreter.py::test_the_interpreter_of_the_user_cannot_be_changed",
     "link-local and": "test_tunnel_programs.py::test_every_pod_reaches_the_outside_but_not_this_machine_nor_metadata",
     "memory, files": "test_bounds.py::test_files_in_memory_count_as_memory_and_have_a_bound",
+    "inotify": "test_bounds.py::test_watches_of_files_are_left_for_the_user",
     "processes (`--pids-limit`)": "test_bounds.py::test_processes_are_limited_by_the_pod",
     "disk:": "test_bounds.py::test_disk_use_is_shown_and_can_be_bounded",
     "the log of": "../unit/engines/local/logs/test_log_file.py::test_a_long_log_keeps_its_first_segment_and_the_newest",

@@ -17,7 +17,7 @@ from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.run_errors import NoNamespacesError, Unsupported
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc, enforced_limits
+from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import SandboxOptions
@@ -42,11 +42,6 @@ def is_root(id_map: Path = Path("/proc/self/uid_map")) -> bool:
     except OSError:
         inside = outside = "0"
     return os.geteuid() == 0 and inside == outside == "0"
-
-
-def watches_memory(isolation: Isolation) -> bool:
-    """Return whether the sandbox is to watch the memory of containers, because the kernel does not limit it."""
-    return _ON_LINUX and isolation != Isolation.PROCESS and "memory" not in enforced_limits()
 
 
 async def open_sandbox(

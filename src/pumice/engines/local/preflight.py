@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +12,17 @@ from typing import Final, NamedTuple
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.host_access.access import HostAccess
-from pumice.engines.local.host_access.consent import check_consent, notes
+from pumice.engines.local.container_spec.resource_limits import memory_limit
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.options import Locate, at
+from pumice.engines.local.options import Isolation, Locate, at
 from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
+from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.why import Shortage
 from pumice.engines.local.state.claims import claim_directory, make_claim_directories
-from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
@@ -145,11 +144,14 @@ def create_claim_directories(directories: Iterable[Path]) -> None:
     make_claim_directories(directories)
 
 
-def check_host_access(
-    settings: Settings, manifests: Sequence[Manifest], environ: Mapping[str, str]
-) -> tuple[Sequence[HostAccess], Sequence[str]]:
-    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
-    return check_consent(settings, manifests, environ), notes(settings, environ)
+def memory_notes(
+    manifests: Iterable[Manifest], isolation: Isolation, limits: Callable[[], Container[str]] = enforced_limits
+) -> Iterator[str]:
+    """Yield a line for the header if the job has memory limits that the kernel leaves to the sandbox."""
+    containers = (container for manifest in manifests for container in all_containers(manifest["spec"]))
+    has_limit = any(memory_limit(container) is not None for container in containers)
+    if has_limit and isolation is not Isolation.PROCESS and "memory" not in limits():
+        yield "memory: watched, not limited by the kernel"
 
 
 def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:

@@ -13,19 +13,18 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.header_notes import header_notes
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.events import Emitter, RunPlanned
-from pumice.engines.local.host_access.consent import warn_of_sharing
+from pumice.engines.local.host_access.consent import check_host_access, warn_of_sharing
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
-from pumice.engines.local.isolation import watches_memory
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.preflight import (
     check_fit,
-    check_host_access,
     check_problems,
     claim_paths,
     containers_with_problems,
     create_claim_directories,
+    memory_notes,
 )
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.open_run import OpenRun, open_run
@@ -87,8 +86,7 @@ def prepared(
     options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
     admitted, changes = fit_to_machine(request.job, options, machine)
-    job = admitted.job
-    manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
+    job, manifests = admitted.job, [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
     check_names(options, job, manifests)
     settings = with_names_in_use(options.settings, image_names(manifests))
     accesses, notes = check_host_access(settings, manifests, os.environ)
@@ -135,10 +133,8 @@ def prepared(
             emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
             raise state_error(state, error) from error
-        about_pods = header_notes(
-            preparation.inputs, admitted.written, manifests, lambda: watches_memory(options.isolation)
-        )
-        said = (*notes, *pulled, *about_pods, *changes)
+        about_pods = header_notes(preparation.inputs, admitted.written, manifests)
+        said = (*notes, *pulled, *about_pods, *memory_notes(manifests, options.isolation), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in (*warn_of_sharing(settings), *run.continuation_warnings(job)):
             emit.warn(warning)

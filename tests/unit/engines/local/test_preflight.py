@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
+from pumice.engines.local.options import Isolation
 from pumice.engines.local.preflight import (
     check_fit,
     check_problems,
     claim_paths,
     create_claim_directories,
+    memory_notes,
     what_ends_restarts,
 )
 from pumice.engines.local.run_errors import DoesNotFit, Unsupported
@@ -203,3 +205,19 @@ def test_the_policy_that_would_end_restarts(policies: list[LifecyclePolicy], hin
         "a policy {event: TaskFailed, action: TerminateJob} of task a would end the job after 3 restarts (its maxRetry)"
     )
     assert text == (wanted if hint else "")
+
+
+@pytest.mark.parametrize(
+    ("limits", "isolation", "enforced", "notes"),
+    [
+        pytest.param({"memory": "64Mi"}, "auto", (), ["memory: watched, not limited by the kernel"], id="watched"),
+        pytest.param({"memory": "64Mi"}, "auto", ("memory",), [], id="limited by the kernel"),
+        pytest.param({"memory": "64Mi"}, "process", (), [], id="plain processes"),
+        pytest.param({"cpu": "1"}, "auto", (), [], id="no limit"),
+    ],
+)
+def test_memory_that_the_kernel_does_not_limit(
+    limits: dict[str, str], isolation: str, enforced: tuple[str, ...], notes: list[str]
+) -> None:
+    manifest = {"spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}
+    assert list(memory_notes([manifest], Isolation(isolation), lambda: enforced)) == notes

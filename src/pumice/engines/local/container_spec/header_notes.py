@@ -1,13 +1,12 @@
-"""What the header of a run says about what its pods get: Python, variables, claims, volumes and memory."""
+"""What the header of a run says about what its pods get: Python, variables, claims and volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.container_spec.resource_limits import memory_limit
 from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.volumes.data_sources import KINDS
 from pumice.engines.local.volumes.volume_plan import pod_directory
@@ -17,10 +16,7 @@ from pumice.model.pod import all_containers
 _NAMED_ELSEWHERE: Final = ("hostPath", "persistentVolumeClaim")
 
 
-def header_notes(
-    inputs: JobInputs, written: Job, manifests: Sequence[Manifest], watches_memory: Callable[[], bool]
-) -> Iterator[str]:
-    """`watches_memory` is asked if the job has memory limits: whether the kernel leaves them to the sandbox."""
+def header_notes(inputs: JobInputs, written: Job, manifests: Sequence[Manifest]) -> Iterator[str]:
     text = inputs.settings.python_text
     if text and any(inputs.image_of(name) is None for name in image_names(manifests)):
         # This machine serves as image.
@@ -28,9 +24,6 @@ def header_notes(
     yield from _overridden(inputs.settings.env, manifests)
     yield from (f"claim {name}: {path}" for name, path in inputs.claims.items())
     yield from _volumes(written, inputs.scratch, keep=inputs.settings.keep)
-    containers = (container for manifest in manifests for container in all_containers(manifest["spec"]))
-    if any(memory_limit(container) is not None for container in containers) and watches_memory():
-        yield "memory: watched, not limited by the kernel"
 
 
 def _overridden(env: Mapping[str, str], manifests: Sequence[Manifest]) -> Iterator[str]:

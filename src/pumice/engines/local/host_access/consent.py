@@ -129,6 +129,13 @@ def check_consent(
     return wanted
 
 
+def check_host_access(
+    settings: Settings, manifests: Sequence[Manifest], environ: Mapping[str, str]
+) -> tuple[Sequence[HostAccess], Sequence[str]]:
+    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
+    return check_consent(settings, manifests, environ), notes(settings, environ)
+
+
 def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Problem | None:
     """Return why a container must not have the mount: it would write to what is read-only, without consent."""
     access = HostAccess(Path(mount.source), False, f"mount at {mount.target}")

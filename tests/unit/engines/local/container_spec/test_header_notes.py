@@ -16,7 +16,7 @@ from pumice.runtime.offline_context import offline_context
 from tests.local.running import job, task
 
 
-def _notes(tmp_path: Path, pod: Manifest, container: Manifest, *, watched: bool = True, **settings: Any) -> list[str]:
+def _notes(tmp_path: Path, pod: Manifest, container: Manifest, **settings: Any) -> list[str]:
     admitted = admit(job(task("only", "true", pod=pod, container=container)), offline_context())
     assert admitted.is_good, admitted.findings
     inputs = JobInputs(
@@ -30,8 +30,7 @@ def _notes(tmp_path: Path, pod: Manifest, container: Manifest, *, watched: bool 
         image_of=lambda _name: None,
         allocatable={},
     )
-    manifests = [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
-    return list(header_notes(inputs, admitted.written, manifests, lambda: watched))
+    return list(header_notes(inputs, admitted.written, [pod.manifest for pod in pods(admitted.job, admitted.plugins)]))
 
 
 @pytest.mark.parametrize(
@@ -71,28 +70,10 @@ def test_python_and_overridden_variables(tmp_path: Path) -> None:
         {"name": "EPOCHS", "value": "90"},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
-    settings: dict[str, Any] = {
-        "env": {"EPOCHS": "1", "POD": "me", "NEW": "x"},
-        "python_text": "~/venv/bin/python 3.12, torch 2.9",
-    }
+    settings = {"env": {"EPOCHS": "1", "POD": "me", "NEW": "x"}, "python_text": "~/venv/bin/python 3.12, torch 2.9"}
     assert _notes(tmp_path, {}, {"env": env}, **settings) == [
         "python ~/venv/bin/python 3.12, torch 2.9",
         "--env EPOCHS overrides the job's EPOCHS=90",
         "--env POD overrides the job's POD=a value of its own",
         "claim data: /claims/data",
     ]
-
-
-@pytest.mark.parametrize(
-    ("limits", "watched", "notes"),
-    [
-        pytest.param({"memory": "64Mi"}, True, ["memory: watched, not limited by the kernel"], id="watched"),
-        pytest.param({"memory": "64Mi"}, False, [], id="limited by the kernel"),
-        pytest.param({"cpu": "1"}, True, [], id="no limit"),
-    ],
-)
-def test_memory_that_the_kernel_does_not_limit(
-    limits: dict[str, str], watched: bool, notes: list[str], tmp_path: Path
-) -> None:
-    found = _notes(tmp_path, {}, {"resources": {"limits": limits}}, watched=watched)
-    assert found == ["claim data: /claims/data", *notes]

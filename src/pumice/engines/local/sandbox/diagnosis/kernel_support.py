@@ -68,7 +68,7 @@ class Host:
 
 def enforced_limits() -> frozenset[str]:
     """Return the limits that the kernel will enforce for a sandbox that this process starts."""
-    return frozenset(cgroups.available(os.getpid()))
+    return frozenset(cgroups.available(os.getpid()) if sys.platform == "linux" else ())
 
 
 def check_kernel() -> KernelSupport:
