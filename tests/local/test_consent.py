@@ -177,3 +177,85 @@ def test_the_verdict_names_the_path_that_is_not_shared(workspace: Workspace) -> 
     data = workspace.directory.parents[1] / "data" / "set"
     result = workspace.run(job(task("only", f"cat {data}")), flags=["--network=job"])
     assert f"--mount {data}:ro     {data} exists here, and pods do not see it" in result.verdict[-1]
+
+
+# Each leads to `.ssh/id` in the home, or to Pumice's own directories, by a way that is no plain path.
+INDIRECT = [
+    pytest.param("{relative}/.ssh", "must be an absolute path", id="a relative path"),
+    pytest.param("/{home}/.ssh", "holds credentials, and needs your consent", id="two slashes"),
+    pytest.param("{home}/./.ssh/.", "holds credentials, and needs your consent", id="dots"),
+    pytest.param("/tmp/pumice-{uid}", "Pumice keeps its own files there", id="the directory of sockets and secrets"),
+    pytest.param("{tickets}", "holds credentials, and needs your consent", id="a file that the environment names"),
+]
+
+
+@pytest.mark.parametrize(("path", "reason"), INDIRECT)
+def test_no_spelling_of_a_path_needs_less_consent(
+    path: str,
+    reason: str,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    home, tickets = workspace.directory.parent, workspace.directory.parents[1] / "data" / "tickets"
+    tickets.write_text("canary\n")
+    workspace.environ["KRB5CCNAME"] = f"FILE:{tickets}"
+    # Another file in the place that a relative path seems to lead to.
+    (workspace.directory / str(home)[1:] / ".ssh").mkdir(parents=True)
+    names = {"home": home, "relative": str(home)[1:], "uid": os.getuid(), "tickets": tickets}
+    directory = Path(f"/tmp/pumice-{os.getuid()}")
+    made = not directory.exists()
+    if made:
+        directory.mkdir(mode=0o700)
+    try:
+        workspace.write(job(with_volume("cat /v/id /v", path.format(**names))))
+        lines = refused(workspace, monkeypatch, capfd)
+    finally:
+        if made:
+            directory.rmdir()
+    assert reason in "\n".join(lines), lines
+
+
+def test_a_link_that_an_init_container_makes_is_not_followed_by_any_spelling(workspace: Workspace) -> None:
+    """Consent is for where a path led when the run started; `//` is no other path."""
+    home, project = workspace.directory.parent, workspace.directory
+    (project / "d").mkdir()
+    swap = {
+        "name": "swap",
+        "image": "nowhere",
+        "command": ["sh", "-c", f"cd {project} && mv d e && ln -s {home}/.ssh d"],
+    }
+    only = with_volume("cat /v/id", f"/{project}/d")
+    only["template"]["spec"]["initContainers"] = [swap]
+    result = workspace.run(job(only), flags=["--network=job", "--no-prefix"])
+    assert "canary" not in result.out, result.out
+    assert "symbolic link" in result.err
+
+
+def test_a_task_without_pods_needs_the_same_consent(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It could be scaled later, without a further question."""
+    later = with_volume("cat /v/id", workspace.directory.parent / ".ssh") | {"name": "later", "replicas": 0}
+    workspace.write(job(task("only", "true"), later))
+    assert "holds credentials, and needs your consent" in "\n".join(refused(workspace, monkeypatch, capfd))
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        pytest.param('[mounts]\n"/z" = "./.ssh"', "holds credentials, and needs your consent", id="mounts"),
+        pytest.param('[mounts]\npaths = [".netrc:ro"]', "holds credentials, and needs your consent", id="read-only"),
+        pytest.param('[files]\nnowhere = { "/z" = ".ssh/id" }', "holds credentials", id="files"),
+        pytest.param('[mounts]\n"/z" = "./state/pumice"', "Pumice keeps its own files there", id="Pumice's own"),
+    ],
+)
+def test_a_pumice_toml_in_a_home_needs_consent_for_what_is_hidden_there(
+    table: str, reason: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A pod that runs in a home could plant such a file for the next run."""
+    home = Workspace(workspace.directory.parent, workspace.environ)
+    home.state.mkdir(parents=True)
+    (home.directory / "pumice.toml").write_text(f"{table}\n")
+    home.write(job(task("only", "true")))
+    assert reason in "\n".join(refused(home, monkeypatch, capfd))

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import venv
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -265,7 +266,7 @@ def test_a_link_to_it_that_pods_could_replace_is_named(workspace: Workspace) -> 
     workspace.environ["VIRTUAL_ENV"] = str(link)
     result = run_with(workspace, "true", ({}, {}))
     assert f"{link} is a link where pods write: a pod could replace it" in result.err
-    assert f"hint: activate {path} itself" in result.err
+    assert f"hint: name {path} itself" in result.err
 
 
 def test_the_environment_that_pumice_runs_from_is_read_only_too(workspace: Workspace) -> None:
@@ -304,3 +305,65 @@ async def test_guards_are_below_their_mount_whatever_link_leads_there(box: Box, 
     seen = Counter(await asyncio.gather(*(start(f"victim-{number}") for number in range(100))))
     assert seen["end\n"] + seen["mount"] == seen.total(), seen
     assert not (project / "envs" / "venv" / "planted").exists()
+
+
+@pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX", "PATH"])
+def test_every_python_that_the_user_may_start_next_is_read_only(variable: str, workspace: Workspace) -> None:
+    """Not only the one that pods get, which a Job can influence by its plugins."""
+    path = make_environment(workspace, "env")
+    (path / "bin" / "python3").unlink()
+    (path / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    del workspace.environ["VIRTUAL_ENV"]
+    first = f"{path}/bin:" if variable == "PATH" else ""
+    workspace.environ["PATH"] = f"{first}{workspace.env['PATH']}"
+    if variable != "PATH":
+        workspace.environ[variable] = str(path)
+    result = run_with(
+        workspace,
+        f"exec 2>/dev/null; {CHANGES.format(path=path)} echo end",
+        ({}, {}),
+        [f"--python={sys.executable}"],
+    )
+    assert (result.code, result.out) == (0, "end\n"), result.err
+
+
+@pytest.mark.parametrize("below", ["", "lib"])
+@pytest.mark.parametrize("with_image", [False, True])
+def test_a_working_directory_in_an_environment_is_read_only(below: str, with_image: bool, workspace: Workspace) -> None:
+    path = make_environment(workspace, "venv")
+    flags = []
+    if with_image:
+        small_root(workspace.directory / "root", {"sh": "sh", "touch": "touch"})
+        flags = [f"--image=nowhere={workspace.directory / 'root'}"]
+    inside = Workspace(workspace.directory, workspace.environ, cwd=str(path / below))
+    result = run_with(inside, f"touch {path / below}/planted 2>/dev/null && echo created; echo end", ({}, {}), flags)
+    assert (result.code, result.out) == (0, "end\n"), result.err
+    assert f"the working directory is in the Python environment {path}, and read-only" in result.err
+
+
+def test_a_link_behind_the_interpreter_that_pods_could_replace_is_named(workspace: Workspace) -> None:
+    """The environment itself is read-only, but its interpreter is found by a link beside it."""
+    path = make_environment(workspace, ".venv")
+    real = Path(os.path.realpath(sys.executable))
+    (workspace.directory / "current").symlink_to(real.parents[1])
+    (path / "bin" / "python3").unlink()
+    (path / "bin" / "python3").symlink_to(f"../../current/bin/{real.name}")
+    result = run_with(workspace, "true", ({}, {}))
+    assert f"{workspace.directory}/current is a link where pods write: a pod could replace it" in result.err
+
+
+def test_modules_that_a_pod_could_add_to_pumice_are_named(workspace: Workspace) -> None:
+    (workspace.directory / "src").mkdir()
+    workspace.environ["PYTHONPATH"] = f"{workspace.env['PYTHONPATH']}:{workspace.directory}/src"
+    process = workspace.start_python(job(task("only", "true")), flags=["--network=job"])
+    _, err = process.communicate(timeout=60)
+    assert f"Pumice imports modules from {workspace.directory}/src, where pods write" in err
+
+
+def test_var_tmp_is_as_private_as_tmp(workspace: Workspace) -> None:
+    with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="pumice-canary-") as canary:
+        canary.write(b"sings")
+        canary.flush()
+        script = f"cat {canary.name} 2>/dev/null; touch /var/tmp/mine && ls /var/tmp"
+        result = run_with(workspace, script, ({}, {}))
+    assert (result.code, result.out) == (0, "mine\n"), result.err

@@ -37,8 +37,8 @@ class TomlSettings(Struct, frozen=True):
     mounts: tuple[ExtraMount, ...] = ()
     fit: bool = False
 
-    def accesses(self, beside: Path) -> tuple[HostAccess, ...]:
-        """Return every path that leaves the directory of the file."""
+    def accesses(self, beside: Path, *, inside: bool = False) -> tuple[HostAccess, ...]:
+        """Return every path that leaves the directory of the file, or every other one."""
         read = {
             "images": self.images.values(),
             "programs": (path for paths in self.programs.values() for path in paths),
@@ -48,7 +48,7 @@ class TomlSettings(Struct, frozen=True):
         found = [HostAccess(path, True, f"{TOML} [{table}]") for table, paths in read.items() for path in paths]
         found += [HostAccess(each.path, each.read_only, f"{TOML} [mounts]") for each in self.mounts]
         real = Path(os.path.realpath(beside))
-        return tuple(dict.fromkeys(each for each in found if not each.real.is_relative_to(real)))
+        return tuple(dict.fromkeys(each for each in found if each.real.is_relative_to(real) is inside))
 
     def files_beside(self, beside: Path) -> tuple[Path, ...]:
         """Return the files of the directory that entry points name: the others are copied, or mounted by name."""

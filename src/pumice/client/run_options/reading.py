@@ -55,6 +55,7 @@ class Flags(Struct, frozen=True):
     keep: bool = False
 
 
+_READ_ONLY: Final = "workdir-read-only"
 FLAGS: Final = tuple(field.name for field in msgspec.structs.fields(Flags))
 
 
@@ -92,10 +93,11 @@ def _options(given: Flags, plugins: Sequence[str], environ: Mapping[str, str]) -
         passed_on=flags.passed_on(given.env, given.env_file),
         mounts=tuple(mounts),
         keep=given.keep,
-        workdir_read_only=given.workdir_read_only or "workdir-read-only" in config.switches,
+        workdir_read_only=any((defaults.workdir_read_only, given.workdir_read_only, _READ_ONLY in config.switches)),
         project=beside,
         config=config_directory(environ),
         host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
+        own_accesses=toml.accesses(beside, inside=True),
         allowed=(
             *config.allowed,
             *(flags.host_prefix(text, here) for text in given.allow_host_path),

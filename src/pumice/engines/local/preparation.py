@@ -87,9 +87,8 @@ def prepared(
     machine, state = read_machine(), options.settings.state
     admitted, changes = fit_to_machine(request.job, options, machine)
     job, manifests = admitted.job, [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
-    check_names(options, job, manifests)
     settings = with_names_in_use(options.settings, image_names(manifests))
-    accesses, notes = check_host_access(settings, manifests, os.environ)
+    accesses, notes = check_host_access(settings, job, manifests, os.environ)
     objects: dict[tuple[str, str], Manifest] = {}
     with ExitStack() as held:
         try:
@@ -136,7 +135,8 @@ def prepared(
         about_pods = header_notes(preparation.inputs, admitted.written, manifests)
         said = (*notes, *pulled, *about_pods, *memory_notes(manifests, options.isolation), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
-        for warning in (*warn_of_sharing(settings), *run.continuation_warnings(job)):
+        warn_of_sharing(settings, once_per_machine(state, emit.warn))
+        for warning in run.continuation_warnings(job):
             emit.warn(warning)
         yield preparation
 
@@ -156,6 +156,7 @@ def _as_stored(request: RunRequest, admitted: Admitted, manifests: Sequence[Mani
 def _check(preparation: Preparation, options: RunOptions, locate: JobSource) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
+    check_names(options, job, preparation.manifests)
     for each in owned_objects(job, admitted.plugins):
         manifest = each.created_with(_no_key_pair) if isinstance(each, Once) else each
         objects[manifest["kind"], manifest["metadata"]["name"]] = manifest

@@ -66,16 +66,23 @@ def active_python(
     wanted = _wanted(plugins)
     if named:
         return _named(named, environ)
-    found = [
-        read_python(path, of_project=of_project)
-        for path, of_project in dict.fromkeys(_candidates(environ, wanted, project))
-        if os.access(path, os.X_OK) and path.is_file()
-    ]
+    found = [read_python(path, of_project=of_project) for path, of_project in _usable(environ, wanted, project)]
     complete = [each for each in found if wanted and all(map(each.has, wanted))]
     # Pumice's own checkout has a `.venv` as well: a job beside it does not ask for that one.
     needs = set(wanted) - _OPTIONAL
     others = [each for each in found if "pumice" not in each.packages or not (needs or each.of_project)]
     return next(iter([*complete, *others, *found]), ActivePython())
+
+
+def user_pythons(environ: Mapping[str, str], project: Path | None = None) -> list[ActivePython]:
+    """Return every Python that the user may start next, whichever of them pods get."""
+    return [read_python(path) for path, _ in _usable(environ, (), project)]
+
+
+def _usable(environ: Mapping[str, str], wanted: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
+    for path, of_project in dict.fromkeys(_candidates(environ, wanted, project)):
+        if os.access(path, os.X_OK) and path.is_file():
+            yield path, of_project
 
 
 def _wanted(plugins: Iterable[str]) -> list[str]:
@@ -142,6 +149,13 @@ def read_python(path: Path, *, of_project: bool = False) -> ActivePython:
     paths = [each for directory in (prefix, *bases) for each in (directory, Path(os.path.realpath(directory)))]
     directories = dict.fromkeys(each for each in paths if each.is_dir() and each not in (Path("/usr"), Path("/")))
     return ActivePython(str(path.parent), tuple(directories), minor, dict(_packages(prefixes, minor)), of_project)
+
+
+def find_environment(directory: Path, environments: Iterable[Path]) -> Path | None:
+    """Return the environment, virtual or of conda, that a directory is or is in."""
+    real = Path(os.path.realpath(directory))
+    found = (each for each in environments if real.is_relative_to(os.path.realpath(each)))
+    return next((each for each in found if (each / "pyvenv.cfg").exists() or (each / "conda-meta").exists()), None)
 
 
 def _config(path: Path) -> dict[str, str]:

@@ -33,7 +33,15 @@ from pumice.engines.local.images.store import Image
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.network.network_env import interface_env
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, USER, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
+from pumice.engines.local.sandbox.specs import (
+    DEFAULT_CAPABILITIES,
+    WAKE_ALARM,
+    ContainerSpec,
+    File,
+    Mount,
+    RootFs,
+    Tmpfs,
+)
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
 from pumice.engines.local.scheduling.machine import gpu_devices
 from pumice.engines.local.volumes.apply import VolumeFiles
@@ -147,6 +155,8 @@ class SpecBuilder:
             root=RootFs(None, None),
             hidden=hidden,
             hidden_files=hidden_files,
+            # One more than containers have, who therefore cannot look at it: its root is not that of an image.
+            capabilities=(*DEFAULT_CAPABILITIES, WAKE_ALARM),
         )
 
     def _report(self, problems: Sequence[Problem]) -> None:

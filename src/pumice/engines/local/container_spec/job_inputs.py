@@ -19,7 +19,7 @@ from pumice.engines.local.container_spec.etc_hosts import (
     truncated,
 )
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
-from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, real_paths
+from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, normal_path, real_paths
 from pumice.engines.local.host_access.consent import refuse_writing, write_facts
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
@@ -97,7 +97,7 @@ class JobInputs:
             *settings.python,
             *(mount.path for mount in settings.mounts),
             *self.claims.values(),
-            *(volume["hostPath"]["path"] for volume in volumes if volume.get("hostPath")),
+            *(normal_path(str(volume["hostPath"].get("path"))) for volume in volumes if volume.get("hostPath")),
         ]
         return SandboxOptions(list(dict.fromkeys(map(str, paths))), settings.nested_namespaces)
 

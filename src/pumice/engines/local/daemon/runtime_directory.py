@@ -21,11 +21,10 @@ from typing import Final
 from pumice.engines.local.run_errors import Denied, RefusedError, Unsupported
 from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.state.run_directory import make_private
-from pumice.engines.local.state.settings import state_directory
+from pumice.engines.local.state.settings import RUNTIME_PARENT, state_directory
 
 _PRIVATE: Final = 0o700
 _WRITABLE_BY_OTHERS: Final = 0o022
-_SHARED: Final = Path("/tmp")  # noqa: S108 - owner, type and mode are checked
 _OF_ROOT: Final = Path("/run")
 _LINK: Final = "runtime"  # in the directory of this machine in the state directory
 
@@ -56,7 +55,7 @@ def runtime_directories(environ: Mapping[str, str]) -> list[Path]:
     state = state_directory(environ)
     link = state / "hosts" / host_name() / _LINK
     try:
-        found = [private_directory(_SHARED / f"pumice-{os.getuid()}")]
+        found = [private_directory(RUNTIME_PARENT / f"pumice-{os.getuid()}")]
     except RefusedError:
         return [_unguessable_directory(state, link)]
     with suppress(OSError, RefusedError):
@@ -76,7 +75,7 @@ def _unguessable_directory(state: Path, link: Path) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(OSError, RefusedError):
                 return private_directory(link.readlink())
-            made = private_directory(_SHARED / f"pumice-{os.getuid()}-{os.urandom(8).hex()}")
+            made = private_directory(RUNTIME_PARENT / f"pumice-{os.getuid()}-{os.urandom(8).hex()}")
             link.unlink(missing_ok=True)
             link.symlink_to(made)
         finally:

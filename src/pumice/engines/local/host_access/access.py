@@ -67,7 +67,7 @@ def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:
     """Return the hostPath volumes of pods; one that a container may write to is writable."""
     writable: dict[tuple[str, str], bool] = {}
     for volume, mounts in _host_paths(manifests):
-        key = str(volume["hostPath"].get("path")), str(volume.get("name"))
+        key = normal_path(str(volume["hostPath"].get("path"))), str(volume.get("name"))
         writable[key] = writable.get(key, False) or any(not mount.get("readOnly") for mount in mounts)
     return [HostAccess(Path(path), not write, f"hostPath of volume {name}") for (path, name), write in writable.items()]
 
@@ -75,7 +75,10 @@ def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:
 def host_sub_paths(manifests: Iterable[Manifest]) -> list[HostAccess]:
     """Return the parts of hostPath volumes that containers mount to write to them."""
     found = {
-        (Path(str(volume["hostPath"].get("path")), str(mount["subPath"])), f"hostPath of volume {volume.get('name')}")
+        (
+            Path(normal_path(str(volume["hostPath"].get("path"))), str(mount["subPath"])),
+            f"hostPath of volume {volume.get('name')}",
+        )
         for volume, mounts in _host_paths(manifests)
         for mount in mounts
         if mount.get("subPath") and not mount.get("readOnly")
@@ -91,6 +94,20 @@ def _host_paths(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, list[
         for volume in spec.get("volumes") or []:
             if volume.get("hostPath") is not None:
                 yield volume, [mount for mount in mounts if mount.get("name") == volume.get("name")]
+
+
+def normal_path(path: str) -> str:
+    """Return a path without `..`, `.` and empty parts: `/a/../../b` is `/b`, as in a container; `//b` is `/b`.
+
+    Every rule about a path of a Job, and what is mounted, goes by this text.
+    """
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in {"", "."}:
+            parts.append(part)
+    return ("/" if path.startswith("/") else "") + "/".join(parts)
 
 
 def real_paths(accesses: Iterable[HostAccess], others: Iterable[Path]) -> dict[str, str]:
@@ -127,6 +144,11 @@ def read_only_path(real: Path, facts: ConsentFacts) -> Path | None:
     return found if found is not None and _depth(found) >= shared else None
 
 
+def guarded_path(access: HostAccess, facts: ConsentFacts) -> Path | None:
+    """Return the credentials, or the read-only path that it would write to, that an access leads to."""
+    return credential_of(access, facts) or (None if access.read_only else read_only_path(access.real, facts))
+
+
 def _depth(path: Path) -> int:
     return len(path.parts)
 
@@ -149,7 +171,8 @@ def why_consent(access: HostAccess, facts: ConsentFacts) -> str:
         return f"is in the home directory {home}"
     if home := next((each for each in facts.homes if each.is_relative_to(real)), None):
         return f"contains the home directory {home}"
-    if len(real.parts) > 1 and real.parts[1] in _MACHINE and not real.is_relative_to(_OPEN_TO_ALL):
+    system = _MACHINE | {"opt"} if facts.user == 0 and not access.read_only else _MACHINE
+    if len(real.parts) > 1 and real.parts[1] in system and not real.is_relative_to(_OPEN_TO_ALL):
         return "is in a system directory"
     return _why_of_owner(real, facts.user)
 

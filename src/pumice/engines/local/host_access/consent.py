@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from pumice.engines.local.host_access.access import (
     ConsentFacts,
     HostAccess,
-    credential_of,
+    guarded_path,
     host_sub_paths,
     host_volumes,
     is_private,
@@ -20,15 +20,20 @@ from pumice.engines.local.host_access.access import (
     why_consent,
 )
 from pumice.engines.local.host_access.aliases import with_aliases
-from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
+from pumice.engines.local.host_access.credentials import (
+    credentials_in,
+    credentials_of_machine,
+    home_directories,
+    named_credentials,
+)
 from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
-from pumice.engines.local.host_access.read_only import read_only_paths, replaceable_link
+from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link
 from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.engines.local.state.run_directory import state_error
-from pumice.engines.local.state.settings import Settings, home_directory
-from pumice.model.job import Manifest
+from pumice.engines.local.state.settings import Settings, home_directory, private_directories
+from pumice.model.job import Job, Manifest
 from pumice.model.problem import Problem
 
 
@@ -57,8 +62,10 @@ def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFact
         write_facts(settings),
         visible=_real([*workdir, *(each for each in settings.python if each not in wanted), *system, *shown]),
         homes=list(with_aliases(homes)),
-        credentials=list(with_aliases([*credentials_in(homes), *credentials_of_machine()])),
-        private=list(with_aliases([settings.state, *([settings.config] if settings.config is not None else [])])),
+        credentials=list(
+            with_aliases([*credentials_in(homes), *credentials_of_machine(), *named_credentials(environ)])
+        ),
+        private=list(with_aliases(private_directories(settings, environ))),
     )
 
 
@@ -84,14 +91,20 @@ def notes(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     return [f"working directory {settings.workdir} ({mode}) has a home: its credentials are hidden"]
 
 
-def warn_of_sharing(settings: Settings) -> Iterator[str]:
-    """Yield warnings about the working directory, and about links that pods could replace."""
+def warn_of_sharing(settings: Settings, warn: Callable[[str], None]) -> None:
+    """Warn of a working directory that is not shared or read-only, and of what pods could replace."""
+    other = "change to a directory of your own, or name one with --mount PATH"
     if not settings.share_workdir:
-        hint = "change to a directory of your own, or name one with --mount PATH"
-        yield f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}"
+        warn(f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {other}")
+    if settings.workdir_environment is not None:
+        where = settings.workdir_environment
+        warn(f"the working directory is in the Python environment {where}, and read-only\n  hint: {other}")
     if (link := replaceable_link(settings)) is not None:
-        hint = f"activate {os.path.realpath(link)} itself, or pass --workdir-read-only"
-        yield f"{link} is a link where pods write: a pod could replace it, and so your Python\n  hint: {hint}"
+        hint = f"name {os.path.realpath(link)} itself, or pass --workdir-read-only"
+        warn(f"{link} is a link where pods write: a pod could replace it, and so your Python\n  hint: {hint}")
+    elif (directory := exposed_imports(settings)) is not None:
+        hint = "run jobs of others with --workdir-read-only, or with a Pumice in an environment of its own"
+        warn(f"Pumice imports modules from {directory}, where pods write: they could add one\n  hint: {hint}")
 
 
 def check_consent(
@@ -101,18 +114,17 @@ def check_consent(
     # What no pod gets is refused where volumes are planned.
     volumes = [access for access in host_volumes(manifests) if not is_never_shared(access.path)]
     wanted = [*volumes, *settings.host_accesses]
-    writes = [HostAccess(each.path, False, "pumice.toml [mounts]") for each in settings.mounts if not each.read_only]
-    writes += host_sub_paths(manifests)
-    if not wanted and not writes:
+    parts = [*settings.own_accesses, *host_sub_paths(manifests)]
+    if not wanted and not parts:
         return ()
     facts = consent_facts(settings, environ)
-    if private := [access for access in wanted if is_private(access, facts)]:
+    if private := [access for access in (*wanted, *parts) if is_private(access, facts)]:
         raise Denied.of([Problem(f"{access}: Pumice keeps its own files there") for access in private])
     missing = []
     known = {access.real for access in wanted if not access.read_only}
-    # These are parts of what is shared anyway: they need consent only where they are read-only otherwise.
-    parts = [each for each in writes if each.real not in known and read_only_path(each.real, facts) is not None]
-    for access in (*wanted, *parts):
+    # Parts of what is shared anyway need consent only where they are hidden or read-only otherwise.
+    guarded = [each for each in parts if each.real not in known and guarded_path(each, facts) is not None]
+    for access in (*wanted, *guarded):
         why = why_consent(access, facts)
         if why and not _has_consent(access, settings, facts):
             missing.append((access, why))
@@ -130,10 +142,14 @@ def check_consent(
 
 
 def check_host_access(
-    settings: Settings, manifests: Sequence[Manifest], environ: Mapping[str, str]
+    settings: Settings, job: Job, manifests: Sequence[Manifest], environ: Mapping[str, str]
 ) -> tuple[Sequence[HostAccess], Sequence[str]]:
-    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
-    return check_consent(settings, manifests, environ), notes(settings, environ)
+    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError.
+
+    Tasks that have no pods yet count, too: `scale` starts them without a further question.
+    """
+    templates = [{"spec": task.pod_spec} for task in job.spec.tasks if not task.replicas]
+    return check_consent(settings, [*manifests, *templates], environ), notes(settings, environ)
 
 
 def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Problem | None:
@@ -156,7 +172,7 @@ def _is_allowed(access: HostAccess, facts: ConsentFacts, prefixes: Iterable[Path
 
     Consent for a home, for example, is no consent to change the Python environment in it.
     """
-    guarded = credential_of(access, facts) or (None if access.read_only else read_only_path(access.real, facts))
+    guarded = guarded_path(access, facts)
     return any(
         access.real.is_relative_to(prefix) and (guarded is None or prefix.is_relative_to(guarded))
         for prefix in _real(prefixes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -90,6 +90,13 @@ OF_MACHINE: Final = (
     "/var/lib/etcd",
     "/var/lib/NetworkManager",
 )
+# Variables that name files with credentials, or directories with such files.
+NAMED_BY: Final = (
+    *("KUBECONFIG", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "NETRC", "KRB5CCNAME", "KRB5_CLIENT_KTNAME", "PGPASSFILE"),
+    *("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR"),
+    *("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "HF_TOKEN_PATH", "KAGGLE_CONFIG_DIR", "GNUPGHOME"),
+)
+_TICKETS: Final = Path("/tmp")  # noqa: S108 - only read
 # Homes of system accounts, such as /usr/sbin, must stay visible.
 _SYSTEM: Final = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr")
 _ACCOUNTS: Final = Path("/etc/passwd")
@@ -132,6 +139,13 @@ def credentials_in(homes: Iterable[Path]) -> Iterator[Path]:
                 yield path
                 if (real := Path(os.path.realpath(path))) != path:
                     yield real
+
+
+def named_credentials(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return what exists of the files that the environment names, and of Kerberos tickets where they usually are."""
+    named = [part for name in NAMED_BY for part in environ.get(name, "").removeprefix("FILE:").split(os.pathsep)]
+    tickets = sorted(_TICKETS.glob("krb5cc*"))
+    return (*(Path(path) for path in named if path.startswith("/") and os.path.lexists(path)), *tickets)
 
 
 def credentials_of_machine() -> tuple[Path, ...]:

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pumice.engines.local.host_access.aliases import with_aliases
-from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
+from pumice.engines.local.host_access.credentials import (
+    credentials_in,
+    credentials_of_machine,
+    home_directories,
+    named_credentials,
+)
 from pumice.engines.local.host_access.read_only import read_only_paths
 from pumice.engines.local.host_access.sockets import HostSockets
 from pumice.engines.local.sandbox.specs import (
@@ -25,7 +30,7 @@ from pumice.engines.local.sandbox.specs import (
     Guard,
     Mount,
 )
-from pumice.engines.local.state.settings import Settings, home_directory
+from pumice.engines.local.state.settings import Settings, home_directory, private_directories
 
 _HOMES = ("/home", "/root")
 
@@ -84,11 +89,9 @@ def _is_shown(path: str) -> bool:
 def guarded_paths(settings: Settings, environ: Mapping[str, str]) -> GuardedPaths:
     """Find what exists now. A directory for the user's settings is made, or a pod could make it."""
     homes = home_directories(home_directory(environ))
-    found = [*credentials_in(homes), settings.state]
     if settings.config is not None and not settings.workdir_read_only:
         _make_config_directory(settings.config, homes)
-    if settings.config is not None:
-        found.append(settings.config)
+    found = [*credentials_in(homes), *named_credentials(environ), *private_directories(settings, environ)]
     if os.geteuid() == 0:
         # Other users cannot read them.
         found += credentials_of_machine()

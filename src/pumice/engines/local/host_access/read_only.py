@@ -6,22 +6,29 @@ The Python that the user starts next, on this machine and with the user's rights
 from __future__ import annotations
 
 import os
+import site
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.never_shared import NEVER_SHARED
 from pumice.engines.local.state.settings import Settings
 
-_PACKAGE = Path(__file__).resolve().parents[3]
+_PACKAGE: Final = Path(__file__).resolve().parents[3]
+_MOST_LINKS: Final = 40
 
 
 def read_only_paths(settings: Settings) -> dict[Path, str]:
     """Return the real paths, and what each of them is, for the reason why a writable mount of it needs consent."""
-    named = dict.fromkeys(settings.python, "the Python environment")
-    named |= {Path(path): "the Python environment of Pumice" for path in (sys.prefix, sys.base_prefix)} | named
-    named |= {_PACKAGE: "Pumice itself"}
-    named |= {mount.path: "mounted read-only" for mount in settings.mounts if mount.read_only} | named
+    own = (sys.prefix, sys.base_prefix, site.getusersitepackages())
+    named = {
+        **{mount.path: "mounted read-only" for mount in settings.mounts if mount.read_only},
+        _PACKAGE: "Pumice itself",
+        **dict.fromkeys(map(Path, own), "the Python environment of Pumice"),
+        **dict.fromkeys((*settings.python, *settings.environments), "the Python environment"),
+    }
     if settings.workdir_read_only:
         named.setdefault(settings.workdir, "the working directory, which is read-only")
     found = with_aliases(named)
@@ -29,13 +36,50 @@ def read_only_paths(settings: Settings) -> dict[Path, str]:
 
 
 def replaceable_link(settings: Settings) -> Path | None:
-    """Return a link in the path of the Python environment that pods could replace; no mount protects a link."""
-    shared = [] if settings.workdir_read_only or not settings.share_workdir else [settings.workdir]
-    shared += [mount.path for mount in settings.mounts if not mount.read_only]
-    writable = [os.path.realpath(path) for path in shared]
-    for path in settings.python:
-        for link in (*reversed(path.parents), path):
-            directory = Path(os.path.realpath(link.parent))
-            if link.is_symlink() and any(directory.is_relative_to(each) for each in writable):
+    """Return a link on the way to what is read-only that pods could replace: no mount protects a link."""
+    is_exposed = _exposure(settings)
+    mounted = [mount.path for mount in settings.mounts if mount.read_only]
+    for path in (*settings.python, *settings.environments, *settings.interpreters, *mounted):
+        for link in _links(path):
+            if is_exposed(link.parent):
                 return link
     return None
+
+
+def exposed_imports(settings: Settings) -> Path | None:
+    """Return a directory that pods write to and from which Pumice's own Python imports modules when it starts."""
+    is_exposed = _exposure(settings)
+    return next((Path(each) for each in sys.path if each and Path(each).is_dir() and is_exposed(Path(each))), None)
+
+
+def _exposure(settings: Settings) -> Callable[[Path], bool]:
+    """Return a function that says whether pods can write to a directory: by the nearest rule above it."""
+    shared = [] if settings.workdir_read_only or not settings.share_workdir else [settings.workdir]
+    shared += [mount.path for mount in settings.mounts if not mount.read_only]
+    writable = [Path(os.path.realpath(path)) for path in shared]
+    kept = read_only_paths(settings)
+
+    def is_exposed(directory: Path) -> bool:
+        real = Path(os.path.realpath(directory))
+        depths = (
+            max((len(each.parts) for each in rules if real.is_relative_to(each)), default=0)
+            for rules in (writable, kept)
+        )
+        return next(depths) > next(depths)
+
+    return is_exposed
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """Yield every link that is followed on the way to a path, in its directories and at its end."""
+    left, here = [*path.absolute().parts[1:]], Path("/")
+    for _ in range(_MOST_LINKS * len(path.parts)):
+        if not left:
+            return
+        part = left.pop(0)
+        here = here.parent if part == ".." else here / part
+        if here.is_symlink():
+            yield here
+            target = here.readlink()
+            left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
+            here = Path("/") if target.is_absolute() else here.parent

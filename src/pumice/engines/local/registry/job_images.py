@@ -42,7 +42,7 @@ async def _pull_for(request: RunRequest, emit: Emitter) -> list[str]:
     manifests = [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
     names = image_names(manifests) - {HOST_IMAGE}
     settings = with_names_in_use(settings, names)
-    check_host_access(settings, manifests, os.environ)
+    check_host_access(settings, admitted.job, manifests, os.environ)
     return await pull_missing(names - settings.images.keys(), ImageStore(settings.state / "images"), emit)
 
 

@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from pumice.engines.local.sandbox.init import cgroups
+
 if TYPE_CHECKING:
     # job-init does not load it.
     from pathlib import Path
@@ -44,6 +46,8 @@ def sweep(parent: Path) -> None:
     """Remove the directories of dead jobs."""
     for directory in parent.iterdir():
         if directory.is_dir() and not directory.is_symlink() and _is_dead(directory):
+            # Its supervisor was killed, too.
+            cgroups.remove_groups(directory.name)
             remove(directory)
 
 

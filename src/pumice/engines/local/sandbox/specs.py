@@ -26,6 +26,7 @@ CAPABILITIES: Mapping[str, int] = {
     "AUDIT_WRITE": 29,
     "SETFCAP": 31,
 }
+WAKE_ALARM = 35  # of a process that only holds namespaces
 # NET_RAW only if the Job names it: `ping` works without.
 DEFAULT_CAPABILITIES = tuple(number for name, number in CAPABILITIES.items() if name != "NET_RAW")
 

@@ -6,11 +6,15 @@ import os
 import pwd
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct, field
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import InvalidOption
+
+# Where sockets and secrets are if the user has no runtime directory.
+RUNTIME_PARENT: Final = Path("/tmp")  # noqa: S108 - `daemon/runtime_directory.py` checks owner, type and mode
 
 
 class ExtraMount(Struct, frozen=True):
@@ -41,8 +45,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     project: Path | None = None  # the directory of the Job file, if it is not the working directory
     config: Path | None = None  # the directory of the user's own config.toml
     host_accesses: tuple[HostAccess, ...] = ()  # what pumice.toml wants outside of its directory
+    own_accesses: tuple[HostAccess, ...] = ()  # and in it
     allowed: tuple[Path, ...] = ()  # the user's consent: prefixes of paths that the job may use
+    workdir_environment: Path | None = None  # the Python environment that it is in, and therefore read-only
     python: tuple[Path, ...] = ()  # directories of the active Python environment, visible read-only
+    environments: tuple[Path, ...] = ()  # directories of every Python that the user may start next
+    interpreters: tuple[Path, ...] = ()  # and their interpreters, which may be links
     python_text: str = ""  # what the header says about it
     path: str = ""  # prepended to PATH where the host serves as image
     images: Mapping[str, Path] = field(default_factory=dict)
@@ -90,6 +98,13 @@ def state_directory(environ: Mapping[str, str]) -> Path:
             raise InvalidOption("there is no home directory for the state of runs", "set XDG_STATE_HOME")
         base = home / ".local" / "state"
     return base / "pumice"
+
+
+def private_directories(settings: Settings, environ: Mapping[str, str]) -> list[Path]:
+    """Return the directories that Pumice keeps for itself: state, settings, and those of sockets and secrets."""
+    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "/run", "pumice")
+    taken = sorted(RUNTIME_PARENT.glob(f"pumice-{os.getuid()}*"))
+    return [settings.state, *([settings.config] if settings.config is not None else []), runtime, *taken]
 
 
 def home_directory(environ: Mapping[str, str]) -> Path | None:

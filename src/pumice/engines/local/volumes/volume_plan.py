@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -20,7 +19,7 @@ from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
-from pumice.engines.local.host_access.access import SHARED_MEMORY
+from pumice.engines.local.host_access.access import SHARED_MEMORY, normal_path
 from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
@@ -109,7 +108,7 @@ class _Planner:
     problems: dict[Problem, None] = field(default_factory=dict)
 
     def add_mount(self, mount: Manifest) -> None:
-        name, target = str(mount.get("name")), _absolute(str(mount.get("mountPath")))
+        name, target = str(mount.get("name")), normal_path(f"/{mount.get('mountPath')}")
         volumes = (self.manifest.get("spec") or {}).get("volumes") or []
         volume = next((volume for volume in volumes if volume.get("name") == name), None)
         if volume is None:
@@ -124,7 +123,7 @@ class _Planner:
             read_only = bool(mount.get("readOnly"))
             self.mounts.append(Tmpfs(target, name, size_limit(source), _mode(source), read_only, self.group))
             return
-        if kind == "hostPath" and _absolute(str(source.get("path"))) == str(SHARED_MEMORY):
+        if kind == "hostPath" and normal_path(str(source.get("path"))) == str(SHARED_MEMORY):
             self.mounts.append(Tmpfs(target, name, read_only=bool(mount.get("readOnly"))))
             return
         path, within = self._path(name, kind, source), self._sub_path(mount)
@@ -158,11 +157,18 @@ class _Planner:
         if kind in KINDS:
             return self._data_volume(name, kind, source, own)
         if kind == "hostPath":
-            path = Path(_absolute(str(source.get("path"))))
-            real = self.config_sources.real_paths.get(str(path)) or os.path.realpath(path)
-            if is_never_shared(path) or is_never_shared(Path(real)):
+            path = Path(normal_path(str(source.get("path"))))
+            if not path.is_absolute():
+                self._report(Problem(f"volume {name}: hostPath {path}: must be an absolute path", f"write /{path}"))
+                return None
+            if is_never_shared(path):
                 hint = "name the directory in it that the job needs"
                 self._report(Problem(f"volume {name}: hostPath: {why_not(path)}", hint))
+                return None
+            real = self.config_sources.real_paths.get(str(path))
+            if real is None:
+                # Consent is for where a path leads before the first pod runs.
+                self._report(Problem(f"volume {name}: hostPath {path}: was not checked when the run started"))
                 return None
             self._step(HostPath(Path(real), str(source.get("type") or ""), name))
             return Path(real)
@@ -231,14 +237,3 @@ def size_limit(source: Mapping[str, Any]) -> int | None:
 def _mode(source: Mapping[str, Any]) -> int:
     mode = source.get("mode")
     return mode & 0o1777 if isinstance(mode, int) else _EMPTY_MODE
-
-
-def _absolute(path: str) -> str:
-    """Return the path from the root without `..`: `/a/../../b` is `/b`, as in the container itself."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in {"", "."}:
-            parts.append(part)
-    return "/" + "/".join(parts)

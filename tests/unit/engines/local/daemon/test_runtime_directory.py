@@ -28,7 +28,7 @@ def test_in_the_runtime_directory_of_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["", "relative", "/does/not/exist"])
 def test_otherwise_in_a_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
-    monkeypatch.setattr(module, "_SHARED", tmp_path)
+    monkeypatch.setattr(module, "RUNTIME_PARENT", tmp_path)
     monkeypatch.setattr(module, "_OF_ROOT", tmp_path / "missing")
     environ = {"XDG_RUNTIME_DIR": runtime, "XDG_STATE_HOME": str(tmp_path / "state")}
     assert runtime_directories(environ) == [tmp_path / f"pumice-{os.getuid()}"]
@@ -36,7 +36,7 @@ def test_otherwise_in_a_directory_of_the_user(tmp_path: Path, monkeypatch: pytes
 
 
 def test_root_uses_a_directory_that_only_root_can_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SHARED", tmp_path / "shared")
+    monkeypatch.setattr(module, "RUNTIME_PARENT", tmp_path / "shared")
     monkeypatch.setattr(module, "_OF_ROOT", tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 0)
     if tmp_path.stat().st_uid != 0:
@@ -83,7 +83,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory for all users, in place of /tmp; nor is there one for root alone. The state is beside it."""
     directory = tmp_path / "shared"
     directory.mkdir()
-    monkeypatch.setattr(module, "_SHARED", directory)
+    monkeypatch.setattr(module, "RUNTIME_PARENT", directory)
     monkeypatch.setattr(module, "_OF_ROOT", tmp_path / "missing")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, host_volumes, why_consent
+from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, host_volumes, normal_path, why_consent
 from pumice.engines.local.host_access.credentials import home_directories
 
 AROUND = ConsentFacts(
@@ -25,7 +25,7 @@ AROUND = ConsentFacts(
     ("path", "read_only", "reason"),
     [
         pytest.param("/srv/set", False, "", id="data"),
-        pytest.param("/opt/set", False, "", id="data beside programs"),
+        pytest.param("/opt/set", True, "", id="data beside programs"),
         pytest.param("/var/tmp/set", False, "", id="a directory for all"),
         pytest.param("/dev/shm", False, "", id="shared memory, of which a pod has its own"),
         pytest.param("/home/me/project/out", False, "", id="the working directory"),
@@ -45,6 +45,19 @@ AROUND = ConsentFacts(
 )
 def test_why_consent(path: str, reason: str, *, read_only: bool) -> None:
     assert why_consent(HostAccess(Path(path), read_only, "test"), AROUND) == reason
+
+
+@pytest.mark.parametrize(("user", "reason"), [(0, "is in a system directory"), (1000, "")])
+def test_only_root_can_change_programs_in_opt(user: int, reason: str) -> None:
+    assert why_consent(HostAccess(Path("/opt/set"), False, "test"), ConsentFacts(user=user)) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/a/b/", "/a/b"), ("//a//b", "/a/b"), ("/a/../../b/.", "/b"), ("a/b", "a/b"), ("./a", "a"), ("/", "/")],
+)
+def test_one_text_for_a_path(path: str, expected: str) -> None:
+    assert normal_path(path) == expected
 
 
 def test_links_are_judged_by_where_they_lead(tmp_path: Path) -> None:

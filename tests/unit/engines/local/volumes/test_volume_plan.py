@@ -28,6 +28,7 @@ SOURCES = ConfigSources(
     binary={"c": {"x": b"\xff"}},
     secrets={"s": {"key": b"k"}},
     claims={"data": Path("/claims/data")},
+    real_paths={"/x": "/x"},
 )
 
 

@@ -105,13 +105,28 @@ class Cgroups:
 
     def remove_all(self) -> None:
         """Remove what is left of this job, which is nothing unless job-init was killed."""
-        for parent in {hierarchy.parent for hierarchy in self._hierarchies.values()}:
-            for entry in os.listdir(parent):
-                if entry.startswith(f"pumice-{self._name}-"):
-                    for inner in os.scandir(f"{parent}/{entry}"):
-                        if inner.is_dir(follow_symlinks=False):
-                            _remove(inner.path)
-                    _remove(f"{parent}/{entry}")
+        _remove_all(self._name, self._hierarchies)
+
+
+def remove_groups(name: str) -> None:
+    """Remove what is left of a job whose processes were all killed."""
+    with contextlib.suppress(OSError):
+        _remove_all(name, _find_own())
+
+
+def _remove_all(name: str, hierarchies: dict[str, Hierarchy]) -> None:
+    for parent in {hierarchy.parent for hierarchy in hierarchies.values()}:
+        for entry in os.listdir(parent):
+            if entry.startswith(f"pumice-{name}-"):
+                for inner in os.scandir(f"{parent}/{entry}"):
+                    if inner.is_dir(follow_symlinks=False):
+                        _remove(inner.path)
+                _remove(f"{parent}/{entry}")
+
+
+def _find_own() -> dict[str, Hierarchy]:
+    """Raises OSError where the kernel has no control groups, or a container covers the files that list them."""
+    return find(kernel_files.read_lines("/proc/self/mountinfo"), kernel_files.read_lines("/proc/self/cgroup"))
 
 
 class Group:
@@ -209,9 +224,8 @@ def _settings(controller: str, value: float, version: int) -> dict[str, str]:
 def available(engine: int) -> dict[str, Hierarchy]:
     """The hierarchies in which groups can be created now. Call it outside of any new pid namespace."""
     try:
-        found = find(kernel_files.read_lines("/proc/self/mountinfo"), kernel_files.read_lines("/proc/self/cgroup"))
+        found = _find_own()
     except OSError:
-        # The kernel has no control groups, or a container covers these files.
         return {}
     unified = {hierarchy.parent for hierarchy in found.values() if hierarchy.version != 1}
     delegated = {parent: delegate(parent, {engine, os.getpid()}) for parent in unified}

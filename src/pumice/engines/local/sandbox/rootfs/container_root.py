@@ -17,6 +17,7 @@ from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, Cont
 
 # Of a container without a memory limit, so that no single one takes all memory, which no OOM killer gives back.
 _SHARE_OF_MEMORY = "25%"
+_VAR_TMP = "/var/tmp"  # noqa: S108 - the container's own, as private as its /tmp
 
 
 def make_memory(spec: ContainerSpec) -> int:
@@ -84,6 +85,9 @@ def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str], tree
     os.close(os.open(nothing, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
     mounts += [Cover(empty, path) for path in spec.hidden if path.count("/") > 1]
     mounts += [Cover(nothing, path) for path in spec.hidden_files]
+    if spec.root.image is None:
+        os.mkdir(f"{job.build}/temporary", 0o1777)
+        mounts.append(HostMount((f"{job.build}/temporary", ""), _VAR_TMP))
     opened = iter(trees)
     for mount in spec.mounts:
         if isinstance(mount, Mount):
