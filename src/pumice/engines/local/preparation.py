@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from pumice.engines.local.images.lookup import RunImages, image_names, with_name
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.isolation import watches_memory
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.options import RunOptions
+from pumice.engines.local.options import Isolation, RunOptions
 from pumice.engines.local.preflight import (
     check_fit,
     check_host_access,
@@ -69,6 +70,11 @@ class Preparation(Struct, frozen=True, kw_only=True):
     def raise_limits(self) -> None:
         """Allow this process as many open files as the pods need."""
         raise_open_files_limit(*self.counts)
+
+    def header_notes(self, isolation: Isolation) -> Iterator[str]:
+        """Return lines for the header, about what the pods get."""
+        watched = partial(watches_memory, isolation)
+        return header_notes(self.inputs, self.admitted.written, self.manifests, watched)
 
     def kept(self) -> list[str]:
         """Return the directories with what the pods wrote, if it is kept."""
@@ -135,10 +141,7 @@ def prepared(
             emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
             raise state_error(state, error) from error
-        about_pods = header_notes(
-            preparation.inputs, admitted.written, manifests, lambda: watches_memory(options.isolation)
-        )
-        said = (*notes, *pulled, *about_pods, *changes)
+        said = (*notes, *pulled, *preparation.header_notes(options.isolation), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in (*preflight_warnings(settings), *run.continuation_warnings(job)):
             emit.warn(warning)
