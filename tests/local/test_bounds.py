@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.running import Workspace, extra_object, job, scripted, task
-from tests.local.sandbox.boxes import Box, in_box, need_namespaces
+from tests.local.sandbox.boxes import Box, in_box, kernel, need_namespaces
 
 FILL = """
 import os, sys
@@ -92,6 +92,8 @@ def test_files_in_memory_count_as_memory_and_have_a_bound(workspace: Workspace) 
     size, root, shared = [each["line"] for each in events if each["type"] == "log" and each["pod"] == "bound-0"]
     assert size == str(64 << 10)
     assert root == shared
+    watched = "memory: watched, not limited by the kernel" in events[0]["notes"]
+    assert watched == ("memory" not in kernel().limits)
 
 
 def test_processes_are_limited_by_the_pod(workspace: Workspace) -> None:

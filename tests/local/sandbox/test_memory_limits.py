@@ -128,6 +128,17 @@ for address in range(0, len(block), 2 * MIB):
     ),
     pytest.param(
         """
+with open("/dev/shm/file", "w+b") as file:
+    file.write(BLOCK)
+    file.truncate(48 * MIB)
+    block = mmap.mmap(file.fileno(), 48 * MIB, mmap.MAP_PRIVATE)
+for start in range(0, 48 * MIB, 4096):
+    block[start] = 1
+""",
+        id="own copies of pages of a file in memory",
+    ),
+    pytest.param(
+        """
 ready, done = os.pipe()
 if os.fork() == 0:
     os.close(done)
@@ -370,6 +381,25 @@ async def test_a_program_below_its_limit_goes_on(box: Box, program: str, limit: 
     assert await hog.ended() == OUT_OF_MEMORY
     await box.sandbox.signal(output.container, signal.SIGUSR1)
     assert (await output.rest(), await output.ended()) == ("", Ended(0, 0, oom=False))
+
+
+@in_box
+async def test_what_another_container_of_the_pod_has_is_not_charged(box: Box) -> None:
+    """Sockets and System V memory belong to namespaces that both share."""
+    await box.pod("a")
+    await box.pod("b")
+    both = (
+        "address = segment(24 * MIB)\nfor _ in range(120): held.append(socket.socketpair()); fill(held[-1][0], BLOCK)"
+    )
+    other = await box.python("a", harmless(both), memory=128 * MIB)
+    output = await box.python("a", harmless(""), memory=32 * MIB)
+    for each in (other, output):
+        assert await each.line() == "ready"
+    hog = await box.python("b", attack(MEMFD), memory=LIMIT)
+    assert await hog.ended() == OUT_OF_MEMORY
+    for each in (output, other):
+        await box.sandbox.signal(each.container, signal.SIGUSR1)
+        assert (await each.rest(), await each.ended()) == ("", Ended(0, 0, oom=False))
 
 
 @in_box
