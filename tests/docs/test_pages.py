@@ -54,11 +54,11 @@ def test_the_commands_of_a_story_print_the_output_shown(page: Path, folder: Path
     python = find(TORCH, os.environ, ROOT)
     if python is None:
         (pytest.fail if IN_CI else pytest.skip)("no torch: make examples fetches it")
-    # The reader's environment is no link, which a run would warn of.
+    # The reader's environment is no link and has no other path, which a run would warn of.
     (folder / ".venv").unlink()
     story = [block for block in blocks(page) if block.language == "console"]
     console.provide(story[0], folder)
-    reader = {**environment(python, {"PATH": console.PATH}), "CUDA_VISIBLE_DEVICES": ""}
+    reader = {**environment(python, {"PATH": console.PATH}), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": ""}
     for block in story:
         outputs = console.outputs(block, folder, reader)
         for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
