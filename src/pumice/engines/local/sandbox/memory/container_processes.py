@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import kernel_files
@@ -75,9 +76,13 @@ def _numbers(process: str) -> list[int]:
 
 
 class ContainerProcesses:
-    """All running containers: a process is known as that of another one only if that one is known."""
+    """All running containers: a process is known as that of another one only if that one is known.
 
-    def __init__(self) -> None:
+    `ignored` returns processes of no container, although they are in its namespaces.
+    """
+
+    def __init__(self, ignored: Callable[[], Collection[int]] = frozenset) -> None:
+        self._ignored = ignored
         self._known: dict[Identity, None] = {}
 
     def add(self, identity: Identity) -> None:
@@ -95,8 +100,9 @@ class ContainerProcesses:
             containers.setdefault(identity.pids, []).append(identity)
         owners = {identity.first: identity for identity in self._known}
         doubtful: dict[int, list[Identity]] = {}
+        ignored = self._ignored()
         for name in os.listdir("/proc"):
-            if not name.isdigit() or (pid := int(name)) in owners:
+            if not name.isdigit() or (pid := int(name)) in owners or pid in ignored:
                 continue
             pids = namespace(pid, "pid")
             if pids not in containers:
