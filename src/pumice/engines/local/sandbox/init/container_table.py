@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import shutil
 import signal
 import socket
@@ -56,6 +57,15 @@ class Process:
         self.number = kernel_files.pid_in_proc(self.pidfd)
         self.errors: int | None = errors  # the pipe of `child`, until it is known whether the command runs
         self.failed = False
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is still a copy of job-init: until its command runs, the pipe is open, and has nothing in it."""
+        if self.errors is None:
+            return False
+        pipe = select.poll()
+        pipe.register(self.errors, select.POLLIN)
+        return not pipe.poll(0)
 
     def send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -124,7 +134,8 @@ class ContainerTable:
         self._started = 0
         self._pods: dict[str, PodNetwork] = {}
         self.running: dict[str, Container] = {}
-        self.processes = ContainerProcesses()
+        self._forked: list[Process] = []  # whose command may not run yet
+        self.processes = ContainerProcesses(self._copies)
         self.watchdog = Watchdog(self.processes, lambda pod: PodMemory(network.inside, self._pods[pod].entries))
 
     def create_pod(self, pod: str, address: str, hostname: str) -> None:
@@ -275,7 +286,14 @@ class ContainerTable:
             os.close(errors_write)
             syscalls.setns(self._own_pid_namespace, syscalls.NEWPID)
         os.set_blocking(errors_read, False)
-        return Process(name, pid, errors_read)
+        process = Process(name, pid, errors_read)
+        self._forked.append(process)
+        return process
+
+    def _copies(self) -> set[int]:
+        """Return the processes whose memory is that of job-init."""
+        self._forked = [process for process in self._forked if process.is_copy]
+        return {process.number for process in self._forked}
 
 
 def _write_files(directory: str, spec: ContainerSpec) -> list[str]:

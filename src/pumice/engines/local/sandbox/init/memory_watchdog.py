@@ -30,7 +30,7 @@ _MIN_INTERVAL = 0.1
 _MIN_LOOK_INTERVAL = 0.4
 # Reading hundreds of processes takes long; both intervals grow, so that each takes at most this share of the time.
 _MAX_SHARE = 0.1
-_IN_MEMORY = re.compile(r"^Shmem:\s+(\d+) kB$", re.MULTILINE)
+_MACHINE = re.compile(r"^(Shmem|SwapTotal|SwapFree):\s+(\d+) kB$", re.MULTILINE)
 _NOTHING = Hidden()
 
 
@@ -100,9 +100,10 @@ class Watchdog:
             if everywhere or seen[identity].size + self._hidden.get(identity, _NOTHING).size > limit.size
         }
         read = time.monotonic()
-        files = _files_in_memory() if pods else 0
         for pod in pods:
-            self._look(pod, found, seen, files)
+            with contextlib.suppress(OSError):
+                # The kernel may be short of memory itself; then what is cheap to read must do.
+                self._look(pod, found, seen)
         looked = time.monotonic()
         over = [
             identity for identity in self._limits if identity.pod in pods and self._is_over(identity, seen[identity])
@@ -125,12 +126,14 @@ class Watchdog:
     def _of_pod(self, pod: str, found: Found) -> dict[Identity, list[int]]:
         return {identity: found.processes(identity) for identity in self._processes.pod(pod)}
 
-    def _look(self, pod: str, found: Found, seen: Mapping[Identity, _Seen], files: int) -> None:
+    def _look(self, pod: str, found: Found, seen: Mapping[Identity, _Seen]) -> None:
         """Look for hidden memory; at the descriptors only if there are enough files in memory, or pipes."""
         memory, processes = self._pods[pod], self._of_pod(pod, found)
-        watched = {identity: each for identity, each in seen.items() if identity.pod == pod}
-        processes |= {identity: [status.pid for status in each.processes] for identity, each in watched.items()}
-        sockets = memory.sockets()
+        watched = {identity: seen[identity] for identity in processes if identity in seen}
+        for identity, each in watched.items():
+            processes[identity] = [status.pid for status in each.processes]
+            self._hidden.pop(identity, None)
+        sockets, files = memory.sockets(), _files_in_memory()
         for identity, each in watched.items():
             nested = memory.nested(processes[identity], self._limits[identity].devices)
             hidden = Hidden(sum(sockets.values()))
@@ -140,7 +143,7 @@ class Watchdog:
             self._hidden[identity] = Hidden(hidden.size + nested, hidden.memfds)
 
     def _is_over(self, identity: Identity, seen: _Seen) -> bool:
-        limit, hidden = self._limits[identity], self._hidden[identity]
+        limit, hidden = self._limits[identity], self._hidden.get(identity, _NOTHING)
         if seen.size + hidden.size <= limit.size:
             return False
         segments = {each.segment for each in seen.ipc if each.segment is not None}
@@ -149,6 +152,6 @@ class Watchdog:
 
 
 def _files_in_memory() -> int:
-    """Return the size of all files in memory of this machine, except those that are swapped out."""
-    found = _IN_MEMORY.search(kernel_files.read("/proc/meminfo"))
-    return int(found[1]) << 10 if found else 0
+    """Return the size that all files in memory of this machine have at most."""
+    sizes = {name: int(size) << 10 for name, size in _MACHINE.findall(kernel_files.read("/proc/meminfo"))}
+    return sizes.get("Shmem", 0) + sizes.get("SwapTotal", 0) - sizes.get("SwapFree", 0)

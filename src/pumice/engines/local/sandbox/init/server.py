@@ -214,6 +214,7 @@ class Server:
         if process.errors is not None:
             report = os.read(process.errors, _MAX_REPORT)
             os.close(process.errors)
+            process.errors = None
         self._forget(process.pidfd)
         del self._executions[process.name]
         if report:

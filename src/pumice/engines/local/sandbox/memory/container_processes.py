@@ -7,7 +7,9 @@ belongs to the container of its parent, or to the one whose root directory it ha
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import kernel_files
@@ -75,28 +77,36 @@ def _numbers(process: str) -> list[int]:
 
 
 class ContainerProcesses:
-    """All running containers: a process is known as that of another one only if that one is known."""
+    """All running containers: a process is known as that of another one only if that one is known.
 
-    def __init__(self) -> None:
-        self._known: dict[Identity, None] = {}
+    `ignored` returns processes of no container, although they are in its namespaces.
+    """
+
+    def __init__(self, ignored: Callable[[], Collection[int]] = frozenset) -> None:
+        self._ignored = ignored
+        self._pods: dict[str, list[Identity]] = {}
 
     def add(self, identity: Identity) -> None:
-        self._known[identity] = None
+        self._pods.setdefault(identity.pod, []).append(identity)
 
     def remove(self, identity: Identity) -> None:
-        self._known.pop(identity, None)
+        self._pods[identity.pod].remove(identity)
+        if not self._pods[identity.pod]:
+            del self._pods[identity.pod]
 
     def pod(self, name: str) -> list[Identity]:
-        return [identity for identity in self._known if identity.pod == name]
+        return self._pods.get(name, [])
 
     def find(self) -> Found:
         containers: dict[int, list[Identity]] = {}
-        for identity in self._known:
+        owners: dict[int, Identity] = {}
+        for identity in itertools.chain.from_iterable(self._pods.values()):
             containers.setdefault(identity.pids, []).append(identity)
-        owners = {identity.first: identity for identity in self._known}
+            owners[identity.first] = identity
         doubtful: dict[int, list[Identity]] = {}
+        ignored = self._ignored()
         for name in os.listdir("/proc"):
-            if not name.isdigit() or (pid := int(name)) in owners:
+            if not name.isdigit() or (pid := int(name)) in owners or pid in ignored:
                 continue
             pids = namespace(pid, "pid")
             if pids not in containers:

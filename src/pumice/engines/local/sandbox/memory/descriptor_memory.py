@@ -22,8 +22,6 @@ _MEMFD = "/memfd:"
 _SIZE_OF_BLOCK = 512
 # A container with millions of descriptors takes long; what was found by then must do.
 _LONGEST = 1.0
-# Pipes of a user that has many of them have this many pages, and two descriptors.
-_PAGES_PER_DESCRIPTOR = 1
 
 
 class DescriptorMemory(NamedTuple):
@@ -52,7 +50,8 @@ def most_in_pipes(slots: int) -> int:
     """Return how much pipes hold at most, given the slots for descriptors that processes have."""
     soft = int(kernel_files.read("/proc/sys/fs/pipe-user-pages-soft")) * _PAGE
     if soft:
-        return soft + slots * _PAGES_PER_DESCRIPTOR * _PAGE
+        # All pipes of the user together. Beyond it, a pipe has two pages, and two descriptors.
+        return soft + slots * _PAGE
     return slots * int(kernel_files.read("/proc/sys/fs/pipe-max-size"))
 
 

@@ -58,9 +58,9 @@ class NamespaceMemory:
         ]
 
     def _lines(self, kind: str) -> list[list[bytes]]:
-        if kind not in self._files:
-            return []
-        return [line.split() for line in kernel_files.read_again(self._files[kind].fileno()).splitlines()[1:]]
+        with contextlib.suppress(OSError, KeyError):
+            return [line.split() for line in kernel_files.read_again(self._files[kind].fileno()).splitlines()[1:]]
+        return []
 
 
 def _segment(words: list[bytes]) -> IpcObject:

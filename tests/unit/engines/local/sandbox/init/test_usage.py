@@ -88,7 +88,8 @@ def test_cpu_time_of_children_that_ended_counts() -> None:
     before = cpu_seconds(os.getpid())
     burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    assert cpu_seconds(os.getpid()) >= before + 0.2
+    # The kernel counts ticks of 10 ms.
+    assert cpu_seconds(os.getpid()) >= before + 0.19
     end = time.process_time() + 0.1
     while time.process_time() < end:
         pass

@@ -74,6 +74,16 @@ def test_containers_that_share_a_pid_namespace_are_distinguished_by_their_first_
         assert _known(elsewhere, joined).find() == Found({elsewhere: [first], joined: [one]}, {pids: [other]})
 
 
+def test_processes_are_ignored_on_request() -> None:
+    with container("sleep 100 & sleep 100 & echo ready; wait") as first:
+        one, other = map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())
+        identity = identify("pod", first, namespace(first, "pid"))
+        assert identity is not None
+        processes = ContainerProcesses(lambda: {one})
+        processes.add(identity)
+        assert processes.find() == Found({identity: [first, other]}, {})
+
+
 def test_a_process_that_has_ended_is_no_container() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
