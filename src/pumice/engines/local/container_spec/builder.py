@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.container_spec.env import (
+from pumice.engines.local.container_env.env import (
     DEFAULT_PATH,
     complete_env,
     container_env,

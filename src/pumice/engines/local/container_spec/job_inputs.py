@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
-from pumice.engines.local.container_spec.downward_api import PodFacts
-from pumice.engines.local.container_spec.env import container_env, expand_all
+from pumice.engines.local.container_env.config_sources import ConfigSources, read_config_sources
+from pumice.engines.local.container_env.downward_api import PodFacts
+from pumice.engines.local.container_env.env import container_env, expand_all
 from pumice.engines.local.container_spec.etc_hosts import (
     NamedPod,
     hosts_text,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.env import message_path
+from pumice.engines.local.container_env.env import message_path
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
 from pumice.engines.local.kubelet.restart_policy import BackOff, restarts
