@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.runs.run_record import Verdict
-from pumice.engines.local.scheduling.fit import size_text
 from pumice.model.quantity import Quantity
+from pumice.model.text import size_text
 
 OTHER_PROGRAMS: Final = "other programs"
 _ORDINALS: Final = ("first", "second", "third")
