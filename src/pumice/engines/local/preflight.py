@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pumice.admission.admit import Admitted
@@ -22,12 +21,10 @@ from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.why import Shortage
-from pumice.engines.local.state.claims import claim_directory, make_claim_directories
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import claims
 from pumice.model.pod import all_containers, containers_with_paths
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
@@ -129,19 +126,6 @@ def _largest_request(job: Job, resource: str, locate: Locate) -> str:
         return f"resources.requests.{resource}"
     _, kind, path = max(found, key=lambda each: each[0])
     return f"resources.{kind}.{resource}{at(locate, path)}"
-
-
-def claim_paths(job: Job, documents: Sequence[Manifest], state: Path) -> dict[str, Path]:
-    """Return the directory of each claim, of the user's files and of the job, by its name."""
-    named = [str(each["metadata"]["name"]) for each in documents if each.get("kind") == "PersistentVolumeClaim"]
-    made = [str(claim["metadata"]["name"]) for claim in claims(job)]
-    namespace = job.namespace or "default"
-    return {name: claim_directory(state, namespace, name) for name in dict.fromkeys([*named, *made])}
-
-
-def create_claim_directories(directories: Iterable[Path]) -> None:
-    """Make those that do not exist, once nothing keeps the job from running."""
-    make_claim_directories(directories)
 
 
 def memory_notes(

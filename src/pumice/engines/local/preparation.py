@@ -17,16 +17,13 @@ from pumice.engines.local.host_access.consent import check_host_access, warn_of_
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.options import RunOptions
+from pumice.engines.local.options import Locate, RunOptions
 from pumice.engines.local.preflight import (
     check_fit,
     check_problems,
-    claim_paths,
     containers_with_problems,
-    create_claim_directories,
     memory_notes,
 )
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.open_run import OpenRun, open_run
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scaling import check_names
@@ -35,6 +32,7 @@ from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
+from pumice.engines.local.state.claims import claim_paths, make_claim_directories
 from pumice.engines.local.state.run_directory import (
     KEPT,
     SCRATCH,
@@ -129,7 +127,7 @@ def prepared(
                 yield preparation
                 return
             run.take_turn(options, source)
-            create_claim_directories(preparation.inputs.claims.values())
+            make_claim_directories(preparation.inputs.claims.values())
             emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
             raise state_error(state, error) from error
@@ -153,7 +151,7 @@ def _as_stored(request: RunRequest, admitted: Admitted, manifests: Sequence[Mani
     return replace(request, job=replace(admitted, written=request.job.written), manifests=manifests)
 
 
-def _check(preparation: Preparation, options: RunOptions, locate: JobSource) -> None:
+def _check(preparation: Preparation, options: RunOptions, locate: Locate) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     for each in owned_objects(job, admitted.plugins):

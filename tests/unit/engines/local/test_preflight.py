@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from pumice.engines.local.options import Isolation
 from pumice.engines.local.preflight import (
     check_fit,
     check_problems,
-    claim_paths,
-    create_claim_directories,
     memory_notes,
     what_ends_restarts,
 )
@@ -25,7 +22,7 @@ from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec, VolumeSpec
+from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.runtime.offline_context import offline_context
@@ -169,24 +166,6 @@ def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position
         "<spec.tasks[1]>:3: b-0: container added: no Secret y",
     ]
     check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
-
-
-def test_claims_of_the_files_and_of_the_job_get_directories(tmp_path: Path) -> None:
-    volumes = [
-        VolumeSpec(mount_path="/made", volume_claim={"accessModes": ["ReadWriteOnce"]}),
-        VolumeSpec(mount_path="/missing", volume_claim_name="missing"),
-    ]
-    given: Manifest = {"kind": "PersistentVolumeClaim", "metadata": {"name": "given"}}
-    other: Manifest = {"kind": "ConfigMap", "metadata": {"name": "map"}}
-    directories = claim_paths(Job(spec=JobSpec(volumes=volumes)), [given, other], tmp_path)
-    assert len(directories) == 2
-    assert "given" in directories
-    assert "missing" not in directories
-    assert not any(each.exists() for each in directories.values())
-    create_claim_directories(directories.values())
-    assert (tmp_path / "claims").stat().st_mode & 0o777 == 0o700
-    # Writable for any user of a container.
-    assert {each.stat().st_mode & 0o777 for each in directories.values()} == {0o777}
 
 
 @pytest.mark.parametrize(
