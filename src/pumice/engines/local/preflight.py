@@ -25,12 +25,11 @@ from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
-from pumice.model.pod import all_containers, containers_with_paths
+from pumice.model.pod import all_containers, container_path, containers_with_paths
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.resources import is_extended
 from pumice.model.text import escaped
-from pumice.model.vocabulary import Action, Event
 
 # Starts a number of processes that the command line names, not the plugin.
 _COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
@@ -115,8 +114,8 @@ def _largest_request(job: Job, resource: str, locate: Locate) -> str:
     """Name the largest request for the resource; without a position where a plugin made it."""
     found: list[tuple[Quantity, str, JobPath]] = []
     for index, task in enumerate(job.spec.tasks):
-        paths = containers_with_paths(task.pod_spec, _task_path(index) / "template" / "spec") if task.replicas else ()
-        for path, container in paths:
+        at_pod = SPEC / "tasks" / index / "template" / "spec"
+        for path, container in containers_with_paths(task.pod_spec, at_pod) if task.replicas else ():
             resources = container.get("resources") or {}
             # A limit counts as a request only where there is none.
             kind = "requests" if resource in (resources.get("requests") or {}) else "limits"
@@ -151,30 +150,6 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 problems[problem] = replace(problem, message=message, where=where)
     if problems:
         raise Unsupported.of(list(problems.values()))
-
-
-def container_path(job: Job, task: str, container: str) -> JobPath:
-    """Return the path of a container, or of its task where a plugin added the container."""
-    index = job.task_names.index(task)
-    path = _task_path(index)
-    found = containers_with_paths(job.spec.tasks[index].pod_spec, path / "template" / "spec")
-    return next((each for each, manifest in found if manifest.get("name") == container), path)
-
-
-def _task_path(index: int) -> JobPath:
-    return SPEC / "tasks" / index
-
-
-def what_ends_restarts(job: Job, task_name: str) -> str:
-    """Return the policy that would end a job whose containers keep failing; empty if the job has one."""
-    task = next(task for task in job.spec.tasks if task.name == task_name)
-    for policy in (*task.policies, *job.spec.policies):
-        if {Event.ANY, Event.TASK_FAILED} & set(policy.all_events):
-            return ""
-    return (
-        f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
-        f" after {task.max_retry} restarts (its maxRetry)"
-    )
 
 
 def containers_with_problems(inputs: JobInputs, manifests: Sequence[Manifest]) -> list[Found]:

@@ -12,7 +12,6 @@ from pumice.engines.local.preflight import (
     check_fit,
     check_problems,
     memory_notes,
-    what_ends_restarts,
 )
 from pumice.engines.local.run_errors import DoesNotFit, Unsupported
 from pumice.engines.local.scaling import stored
@@ -22,7 +21,7 @@ from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec
+from pumice.model.job import Job, JobSpec, TaskSpec
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.runtime.offline_context import offline_context
@@ -166,24 +165,6 @@ def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position
         "<spec.tasks[1]>:3: b-0: container added: no Secret y",
     ]
     check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
-
-
-@pytest.mark.parametrize(
-    ("policies", "hint"),
-    [
-        pytest.param([], True, id="none"),
-        pytest.param([LifecyclePolicy(event="PodFailed", action="AbortJob")], True, id="another"),
-        pytest.param([LifecyclePolicy(event="TaskFailed", action="AbortJob")], False, id="the one"),
-        pytest.param([LifecyclePolicy(events=["*"], action="AbortJob")], False, id="any"),
-    ],
-)
-def test_the_policy_that_would_end_restarts(policies: list[LifecyclePolicy], hint: bool) -> None:
-    job = Job(spec=JobSpec(policies=policies, tasks=[TaskSpec(name="a", max_retry=3)]))
-    text = what_ends_restarts(job, "a")
-    wanted = (
-        "a policy {event: TaskFailed, action: TerminateJob} of task a would end the job after 3 restarts (its maxRetry)"
-    )
-    assert text == (wanted if hint else "")
 
 
 @pytest.mark.parametrize(
