@@ -16,9 +16,9 @@ from pumice.admission.admit import admit
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import TERMINATED, Stop
+from pumice.engines.local.preparation.new_record import options_of
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.journal import EntryKind
-from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import DETACHED, QUEUED, SECRETS_MISSING
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun

@@ -18,16 +18,15 @@ from pumice.engines.local.images.lookup import RunImages, image_names, with_name
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import Locate, RunOptions
-from pumice.engines.local.preflight import (
+from pumice.engines.local.preparation.open_run import OpenRun, open_run
+from pumice.engines.local.preparation.preflight import (
     check_fit,
     check_problems,
     containers_with_problems,
     memory_notes,
 )
-from pumice.engines.local.runs.open_run import OpenRun, open_run
+from pumice.engines.local.preparation.scaling import check_names, fit_to_machine
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.scaling import check_names
-from pumice.engines.local.scheduling.fitting import fitted, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
@@ -137,13 +136,6 @@ def prepared(
         for warning in (*warn_of_sharing(settings), *run.continuation_warnings(job)):
             emit.warn(warning)
         yield preparation
-
-
-def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
-    """Return the job as it fits, and a line for each change."""
-    ignored = ignoring(admitted, options.ignore)
-    fit = fitted(ignored.admitted, machine) if options.fit else ignored
-    return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
 
 
 def _as_stored(request: RunRequest, admitted: Admitted, manifests: Sequence[Manifest]) -> RunRequest:

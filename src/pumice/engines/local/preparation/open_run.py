@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.options import Locate, RunOptions, priority_of
-from pumice.engines.local.preflight import has_counted_processes
+from pumice.engines.local.preparation.new_record import bound, gang_pods, new_record
+from pumice.engines.local.preparation.preflight import has_counted_processes
 from pumice.engines.local.run_errors import DoesNotFit
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.runs.new_record import bound, gang_pods, new_record
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.retention import prune, removal_text
 from pumice.engines.local.runs.run_record import RunStatus

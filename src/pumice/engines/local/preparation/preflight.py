@@ -14,9 +14,9 @@ from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.resource_limits import memory_limit
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Isolation, Locate, at
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
 from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine

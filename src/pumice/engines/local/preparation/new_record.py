@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.engines.local.options import RunOptions, priority_of
-from pumice.engines.local.preflight import has_counted_processes
+from pumice.engines.local.preparation.preflight import has_counted_processes
 from pumice.engines.local.runs.owner_lock import boot_id
 from pumice.engines.local.runs.run_record import LONGEST_BOUND, SECRET_NAME, GangPods, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest

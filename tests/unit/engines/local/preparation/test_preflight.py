@@ -8,13 +8,13 @@ import pytest
 
 from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.options import Isolation
-from pumice.engines.local.preflight import (
+from pumice.engines.local.preparation.preflight import (
     check_fit,
     check_problems,
     memory_notes,
 )
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import DoesNotFit, Unsupported
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
