@@ -23,7 +23,7 @@ from pumice.engines.local.scheduling.run_queue import (
     waiting_of,
     why_of,
 )
-from pumice.engines.local.scheduling.why import Why, WhyCode, amount_text, sentence
+from pumice.engines.local.why import Why, WhyCode, amount_text, sentence
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
 from pumice.ui.values import Hint, Holder, Info, QueueEntry, Reservation, Resources, Shortage, Waiting

@@ -28,10 +28,10 @@ from pumice.engines.local.scheduling.own_turn import OwnTurn
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.run_queue import pod_sets
-from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.state.run_directory import make_private
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.verdict import explained
+from pumice.engines.local.why import Why
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position

@@ -20,7 +20,7 @@ from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limit
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.why import Shortage
+from pumice.engines.local.why import Shortage
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath

@@ -28,8 +28,8 @@ from pumice.engines.local.runs.journal import Entry, EntryKind, Journal
 from pumice.engines.local.runs.retention import size_of
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import STATUS
-from pumice.engines.local.scheduling.why import sentence
 from pumice.engines.local.verdict import Explanation, how_it_failed, one_line
+from pumice.engines.local.why import sentence
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import SUSPENDED, Phase

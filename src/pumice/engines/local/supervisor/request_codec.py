@@ -20,7 +20,7 @@ from pumice.engines.local.run_errors import BY_NAME, DoesNotFit, RunError
 from pumice.engines.local.runs.event_codec import plain_value, value_of
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.scheduling.why import Shortage
+from pumice.engines.local.why import Shortage
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context

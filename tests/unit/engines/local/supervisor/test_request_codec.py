@@ -23,7 +23,6 @@ from pumice.engines.local.run_errors import (
     WrongState,
 )
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
-from pumice.engines.local.scheduling.why import Shortage
 from pumice.engines.local.state.settings import ExtraMount, Settings
 from pumice.engines.local.supervisor.request_codec import (
     error_of,
@@ -33,6 +32,7 @@ from pumice.engines.local.supervisor.request_codec import (
     plain_request,
     request_of,
 )
+from pumice.engines.local.why import Shortage
 from pumice.model.problem import Position, Problem
 from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context
