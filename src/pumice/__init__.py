@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from pumice.engines.local.run_errors import VersionMismatch as VersionMismatch
     from pumice.engines.local.run_errors import WaitTimeout as WaitTimeout
     from pumice.engines.local.run_errors import WrongState as WrongState
-    from pumice.engines.local.runs.run_record import Verdict as Verdict
     from pumice.engines.local.why import Shortage as Shortage
+    from pumice.engines.local.why import Verdict as Verdict
     from pumice.engines.local.why import Why as Why
     from pumice.model.findings import Finding as Finding
     from pumice.model.findings import InvalidJob as InvalidJob
@@ -108,7 +108,7 @@ _HOMES = {
     "StoreError": "pumice.engines.local.run_errors",
     "TaskSpec": "pumice.model.job",
     "Unsupported": "pumice.engines.local.run_errors",
-    "Verdict": "pumice.engines.local.runs.run_record",
+    "Verdict": "pumice.engines.local.why",
     "VersionMismatch": "pumice.engines.local.run_errors",
     "WaitTimeout": "pumice.engines.local.run_errors",
     "Why": "pumice.engines.local.why",

@@ -11,7 +11,7 @@ import msgspec
 
 from pumice.engines.local.options import Locate, at, nowhere
 from pumice.engines.local.outcome import Failure, Outcome, Stop
-from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
+from pumice.engines.local.why import ActedPolicy, Follower, Verdict
 from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.pod import all_containers, container_path

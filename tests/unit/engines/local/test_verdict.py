@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
-from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
 from pumice.engines.local.verdict import explained, missing_module, verdict_lines, what_ends_restarts, what_follows
+from pumice.engines.local.why import ActedPolicy, Follower, Verdict
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
