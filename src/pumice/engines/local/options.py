@@ -10,11 +10,11 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from pumice.engines.local.container_spec.active_python import active_python
-from pumice.engines.local.host_access.access import HostAccess, is_within
+from pumice.engines.local.host_access.access import is_within
 from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
-from pumice.engines.local.state.settings import Settings, home_directory, state_directory
+from pumice.engines.local.state.settings import HostAccess, Settings, home_directory, state_directory
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job
 from pumice.model.problem import NOWHERE, Position

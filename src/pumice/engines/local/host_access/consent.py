@@ -10,7 +10,6 @@ import msgspec
 
 from pumice.engines.local.host_access.access import (
     ConsentFacts,
-    HostAccess,
     credential_of,
     host_sub_paths,
     host_volumes,
@@ -27,7 +26,7 @@ from pumice.engines.local.host_access.read_only import read_only_paths, replacea
 from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.engines.local.state.run_directory import state_error
-from pumice.engines.local.state.settings import Settings, home_directory
+from pumice.engines.local.state.settings import HostAccess, Settings, home_directory
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 from collections.abc import Mapping
@@ -9,8 +10,31 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import InvalidOption
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostAccess:
+    """A path of this machine that a Job or a pumice.toml names. `origin` says where.
+
+    `real` is where it leads now, and what is mounted: consent is for that, whatever a pod does to links later.
+    """
+
+    path: Path
+    read_only: bool
+    origin: str
+    real: Path = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "real", Path(os.path.realpath(self.path)))
+
+    @property
+    def mode(self) -> str:
+        return "read-only" if self.read_only else "read/write"
+
+    def __str__(self) -> str:
+        leads = "" if self.real == self.path else f" -> {self.real}"
+        return f"{self.path}{leads} ({self.mode}, {self.origin})"
 
 
 class ExtraMount(Struct, frozen=True):

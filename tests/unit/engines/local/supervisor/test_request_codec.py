@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local.events import LogLine, LogOutput
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Kill, Network, RunOptions
 from pumice.engines.local.run_errors import (
@@ -23,7 +22,7 @@ from pumice.engines.local.run_errors import (
     WrongState,
 )
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
-from pumice.engines.local.state.settings import ExtraMount, Settings
+from pumice.engines.local.state.settings import ExtraMount, HostAccess, Settings
 from pumice.engines.local.supervisor.request_codec import (
     error_of,
     output_of,
