@@ -14,7 +14,8 @@ from pumice.engines.local.host_access.access import is_within
 from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
-from pumice.engines.local.state.settings import HostAccess, Settings, home_directory, state_directory
+from pumice.engines.local.state.settings import HostAccess, Settings, home_directory
+from pumice.engines.local.state.state_directory import state_directory
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job
 from pumice.model.problem import NOWHERE, Position

@@ -40,7 +40,7 @@ from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
 from pumice.engines.local.samples.sampler import Sampler
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
-from pumice.engines.local.state.run_directory import once_per_machine, state_error
+from pumice.engines.local.state.state_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.runtime.key_pairs import make_key_pair

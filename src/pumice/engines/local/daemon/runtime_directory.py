@@ -20,8 +20,7 @@ from typing import Final
 
 from pumice.engines.local.run_errors import Denied, RefusedError, Unsupported
 from pumice.engines.local.runs.run_store import host_name
-from pumice.engines.local.state.run_directory import make_private
-from pumice.engines.local.state.settings import state_directory
+from pumice.engines.local.state.state_directory import make_private, state_directory
 
 _PRIVATE: Final = 0o700
 _WRITABLE_BY_OTHERS: Final = 0o022

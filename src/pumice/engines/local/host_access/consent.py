@@ -25,8 +25,8 @@ from pumice.engines.local.host_access.never_shared import is_never_shared, why_n
 from pumice.engines.local.host_access.read_only import read_only_paths, replaceable_link
 from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
-from pumice.engines.local.state.run_directory import state_error
 from pumice.engines.local.state.settings import HostAccess, Settings, home_directory
+from pumice.engines.local.state.state_directory import state_error
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 

@@ -28,8 +28,8 @@ from pumice.engines.local.scheduling.own_turn import OwnTurn
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.run_queue import pod_sets
-from pumice.engines.local.state.run_directory import make_private
 from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.state.state_directory import make_private
 from pumice.engines.local.verdict import explained
 from pumice.engines.local.why import Why
 from pumice.model.findings import SPEC

@@ -26,19 +26,14 @@ from pumice.engines.local.preparation.preflight import (
     memory_notes,
 )
 from pumice.engines.local.preparation.scaling import check_names, fit_to_machine
+from pumice.engines.local.runs.run_directory import KEPT, SCRATCH, RunDirectory
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
 from pumice.engines.local.state.claims import claim_paths, make_claim_directories
-from pumice.engines.local.state.run_directory import (
-    KEPT,
-    SCRATCH,
-    RunDirectory,
-    once_per_machine,
-    state_error,
-)
+from pumice.engines.local.state.state_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.slot import slots

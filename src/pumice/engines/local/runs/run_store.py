@@ -31,7 +31,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
 from pumice.engines.local.runs.run_names import RunName, parse_run
 from pumice.engines.local.runs.run_record import DETACHED, FORMAT, RunRecord, RunStatus
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.run_directory import make_private
+from pumice.engines.local.state.state_directory import make_private
 from pumice.model.job import Job
 
 RECORD: Final = "run.json"

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from pumice.engines.local.run_errors import InvalidOption
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostAccess:
@@ -99,20 +97,6 @@ def config_directory(environ: Mapping[str, str]) -> Path | None:
         if home is None:
             return None
         base = home / ".config"
-    return base / "pumice"
-
-
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """Return `$XDG_STATE_HOME/pumice`; a relative value is ignored, as the XDG specification says.
-
-    Raises InvalidOption.
-    """
-    base = Path(environ.get("XDG_STATE_HOME") or "")
-    if not base.is_absolute():
-        home = home_directory(environ)
-        if home is None:
-            raise InvalidOption("there is no home directory for the state of runs", "set XDG_STATE_HOME")
-        base = home / ".local" / "state"
     return base / "pumice"
 
 
