@@ -32,9 +32,10 @@ from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.run_directory import RunDirectory
 from pumice.engines.local.runs.run_record import DETACHED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
 from pumice.engines.local.samples.sample_file import SampledPod, SampleWriter, Usage
 from pumice.engines.local.scheduling.fitting import gang
+from pumice.engines.local.state.state_directory import host_name
 from pumice.engines.local.verdict import explained
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest

@@ -34,8 +34,9 @@ from pumice.engines.local.runs.recorder import ended_status
 from pumice.engines.local.runs.run_directory import SCRATCH
 from pumice.engines.local.runs.run_names import is_directory_name
 from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import OLD_JOB, RECORD, OwnedRun, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import OLD_JOB, RECORD, OwnedRun, RunStore, StoredRun
 from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.engines.local.state.state_directory import host_name
 from pumice.engines.local.verdict import explained
 from pumice.model.job import Job
 from pumice.model.vocabulary import SUSPENDED, Phase

@@ -14,7 +14,6 @@ import errno
 import importlib
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
 from pumice.engines.local.runs.run_names import RunName, parse_run
 from pumice.engines.local.runs.run_record import DETACHED, FORMAT, RunRecord, RunStatus
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.state_directory import make_private
+from pumice.engines.local.state.state_directory import host_name, make_private
 from pumice.model.job import Job
 
 RECORD: Final = "run.json"
@@ -328,10 +327,6 @@ def _content(path: str) -> bytes:
         return content
     finally:
         os.close(descriptor)
-
-
-def host_name() -> str:
-    return socket.gethostname()
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

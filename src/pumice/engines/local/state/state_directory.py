@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import pwd
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,15 @@ def state_directory(environ: Mapping[str, str]) -> Path:
             raise InvalidOption("there is no home directory for the state of runs", "set XDG_STATE_HOME")
         base = home / ".local" / "state"
     return base / "pumice"
+
+
+def host_directory(state: Path) -> Path:
+    """Return the directory of this machine: the state directory may be shared by several, as on NFS."""
+    return state / "hosts" / host_name()
+
+
+def host_name() -> str:
+    return socket.gethostname()
 
 
 def make_private(directory: Path) -> None:
