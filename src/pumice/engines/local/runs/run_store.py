@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
-import importlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -61,10 +60,10 @@ class StoredRun(Struct, frozen=True):
         except FileNotFoundError:
             return status_from_journal(self.directory)
         except (OSError, msgspec.DecodeError, ValueError):
-            # The journal has it all. The module that reads how a run ended imports this one.
-            replay = importlib.import_module("pumice.engines.local.runs.lost_runs")
-            found: RunStatus = replay.journal_outcome(self) or status_from_journal(self.directory)
-            return found
+            # The journal has it all.
+            from pumice.engines.local.runs.outcome_status import journal_outcome  # noqa: PLC0415 - only if damaged
+
+            return journal_outcome(self.directory, self.record) or status_from_journal(self.directory)
 
     def write_status(self, status: RunStatus) -> None:
         """Replace the status. The owner lock of the run is held. Raises OSError."""
