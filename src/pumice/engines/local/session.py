@@ -31,6 +31,7 @@ from pumice.engines.local.events import (
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
+from pumice.engines.local.kubelet.sampler import Sampler
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
 from pumice.engines.local.outcome import CLIENT_LOST, KILLED, NO_ROOM, TIMED_OUT, Outcome, Stop, suspension
@@ -38,7 +39,6 @@ from pumice.engines.local.preparation.job_images import Preparation, prepared_wi
 from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
-from pumice.engines.local.samples.sampler import Sampler
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.state.state_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
