@@ -29,10 +29,11 @@ from pumice.client.local_client import LocalClient
 from pumice.engines.local.plain_processes.process_tree import descendants
 from pumice.engines.local.runs.owner_lock import read_owner
 from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RECORD, STATUS, RunStore, host_name
+from pumice.engines.local.runs.run_store import RECORD, STATUS, RunStore
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory
 from pumice.engines.local.service.on_demand import connected_service
+from pumice.engines.local.state.state_directory import host_name
 from pumice.model.quantity import Quantity
 
 _STORED = 10_000

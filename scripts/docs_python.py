@@ -18,9 +18,9 @@ import pumice
 import pumice.plugins
 import pumice.testing
 from pumice.client.run_options.keywords import Options
-from pumice.engines.local.runs.run_record import ActedPolicy, Follower, PodCounts
+from pumice.engines.local.runs.run_record import PodCounts
 from pumice.engines.local.samples.sample_file import Sample
-from pumice.engines.local.scheduling.why import Hint, Holder, WhyCode
+from pumice.engines.local.why import ActedPolicy, Follower, Hint, Holder, WhyCode
 from pumice.model.problem import Position, Problem
 
 _INTRODUCTION = """\

@@ -24,17 +24,18 @@ from pumice.client.loading import load, origin_of
 from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunPlanned
 from pumice.engines.local.logs.log_file import LogFile
 from pumice.engines.local.outcome import Failures, Outcome
+from pumice.engines.local.preparation.new_record import gang_pods
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
-from pumice.engines.local.runs.new_record import gang_pods
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id
 from pumice.engines.local.runs.recorder import Recorder
+from pumice.engines.local.runs.run_directory import RunDirectory
 from pumice.engines.local.runs.run_record import DETACHED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
 from pumice.engines.local.samples.sample_file import SampledPod, SampleWriter, Usage
 from pumice.engines.local.scheduling.fitting import gang
-from pumice.engines.local.state.run_directory import RunDirectory
+from pumice.engines.local.state.state_directory import host_name
 from pumice.engines.local.verdict import explained
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from pumice.engines.local.run_errors import VersionMismatch as VersionMismatch
     from pumice.engines.local.run_errors import WaitTimeout as WaitTimeout
     from pumice.engines.local.run_errors import WrongState as WrongState
-    from pumice.engines.local.runs.run_record import Verdict as Verdict
-    from pumice.engines.local.scheduling.why import Shortage as Shortage
-    from pumice.engines.local.scheduling.why import Why as Why
+    from pumice.engines.local.why import Shortage as Shortage
+    from pumice.engines.local.why import Verdict as Verdict
+    from pumice.engines.local.why import Why as Why
     from pumice.model.findings import Finding as Finding
     from pumice.model.findings import InvalidJob as InvalidJob
     from pumice.model.findings import Path as Path
@@ -102,16 +102,16 @@ _HOMES = {
     "Result": "pumice.client.values",
     "Run": "pumice.client.sync_run",
     "RunFailed": "pumice.client.errors",
-    "Shortage": "pumice.engines.local.scheduling.why",
+    "Shortage": "pumice.engines.local.why",
     "Slot": "pumice.model.slot",
     "Status": "pumice.client.values",
     "StoreError": "pumice.engines.local.run_errors",
     "TaskSpec": "pumice.model.job",
     "Unsupported": "pumice.engines.local.run_errors",
-    "Verdict": "pumice.engines.local.runs.run_record",
+    "Verdict": "pumice.engines.local.why",
     "VersionMismatch": "pumice.engines.local.run_errors",
     "WaitTimeout": "pumice.engines.local.run_errors",
-    "Why": "pumice.engines.local.scheduling.why",
+    "Why": "pumice.engines.local.why",
     "WrongState": "pumice.engines.local.run_errors",
     "admit": "pumice.admission.admit",
     "connect": "pumice.client.sync_client",

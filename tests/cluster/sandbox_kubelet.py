@@ -25,9 +25,9 @@ from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.logs.log_file import LogFile
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import Isolation
-from pumice.engines.local.preflight import create_claim_directories
 from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.engines.local.state.claims import make_claim_directories
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.volumes.apply import VolumeFiles
 from pumice.engines.local.volumes.volume_plan import Step, WriteFiles
@@ -225,7 +225,7 @@ class SandboxKubelet(Kubelet):
         document = await self.api.call("GET", path_of("Job", self.namespace, owner))
         named = [each["metadata"]["name"] for each in self._objects if each["kind"] == "PersistentVolumeClaim"]
         claims = {name: self._settings.state / "claims" / name for name in named}
-        create_claim_directories(claims.values())
+        make_claim_directories(claims.values())
         assert self._sandbox is not None
         inputs = JobInputs(
             job=admit({**document, "status": {}}, offline_context()).job,

@@ -29,17 +29,17 @@ from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.options import RunOptions
-from pumice.engines.local.preparation import prepared
+from pumice.engines.local.preparation.new_record import new_record
+from pumice.engines.local.preparation.run_preparation import prepared
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.runs.event_codec import last_status
 from pumice.engines.local.runs.journal import Entry, Journal
-from pumice.engines.local.runs.new_record import new_record
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.run_record import DETACHED, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pumice.engines.local.runs.owner_lock import boot_id
 from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord
-from pumice.engines.local.runs.run_store import host_name
+from pumice.engines.local.state.state_directory import host_name
 
 # Notes its beginning, holds the lock until a file with its name appears, notes its end.
 SUPERVISOR = """

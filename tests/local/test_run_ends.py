@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
-from pumice.engines.local.state import run_directory
+from pumice.engines.local.runs import run_directory
 from tests.local.running import Workspace, job, processes, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
 from tests.unit.cli.screens import OnTerminal

@@ -19,8 +19,9 @@ from pumice.admission.admit import admit
 from pumice.engines.local import live_run
 from pumice.engines.local import session as session_module
 from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping, Tick, WarningIssued
-from pumice.engines.local.options import Isolation, Network, RunOptions, default_settings
+from pumice.engines.local.options import Isolation, Network, RunOptions
 from pumice.engines.local.outcome import Outcome, Stop
+from pumice.engines.local.preparation.default_settings import default_settings
 from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, WrongState
 from pumice.engines.local.session import LocalSession
 from pumice.model.snapshot import PodPhase

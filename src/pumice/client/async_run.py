@@ -41,7 +41,7 @@ from pumice.client.view.notebook import displayed, run_html
 from pumice.engines.local.logs.log_reader import LogSelection
 from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
 from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.scheduling.why import Why
+from pumice.engines.local.why import Why
 from pumice.model.problem import Position
 
 WATCH_SECONDS: Final = 0.5

@@ -14,9 +14,9 @@ import msgspec
 
 from pumice.engines.local.runs.journal import RESERVE
 from pumice.engines.local.runs.owner_lock import FILE as OWNER_LOCK
+from pumice.engines.local.runs.run_directory import KEPT, SCRATCH
 from pumice.engines.local.runs.run_record import SECRET_NAME
 from pumice.engines.local.runs.run_store import RECORD, SUPERVISOR_LOG, StoredRun
-from pumice.engines.local.state.run_directory import KEPT, SCRATCH
 
 REDACTED: Final = "<redacted>"
 _LOGS: Final = frozenset({".log", ".idx"})

@@ -33,7 +33,6 @@ from pumice.engines.local.runs.run_names import parse_pod
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import OwnedRun, StoredRun
 from pumice.engines.local.scheduling.run_queue import is_waiting
-from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.on_demand import ask_service, running_service, service_words
 from pumice.engines.local.service.recovery import wait_for_sandbox
@@ -41,6 +40,7 @@ from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.supervisor.owner_changes import change, lock_of_suspended
 from pumice.engines.local.supervisor.secret_values import add_secrets
 from pumice.engines.local.supervisor.submit import scale_waiting, submit, suspend_waiting
+from pumice.engines.local.why import Why
 from pumice.model.job import Manifest
 
 _POLL: Final = 0.1

@@ -13,8 +13,8 @@ from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_record import SECRETS_MISSING, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.run_queue import why_it_waits
-from pumice.engines.local.scheduling.why import Hint, Why, WhyCode, sentence
 from pumice.engines.local.verdict import how_it_failed, one_line
+from pumice.engines.local.why import Hint, Why, WhyCode, sentence
 from pumice.model.job import Job, TaskSpec
 from pumice.model.slot import slots
 from pumice.model.snapshot import ObservedPod, PodPhase

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.client.local_client import LocalClient
+from pumice.engines.local.preparation.new_record import options_of
 from pumice.engines.local.run_errors import WrongState
-from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.runtime.offline_context import offline_context

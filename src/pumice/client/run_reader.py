@@ -20,7 +20,7 @@ from pumice.engines.local.runs.run_names import LAST, parse_pod
 from pumice.engines.local.runs.run_record import DETACHED, NEED_RESUME, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.service.service_paths import ServicePaths
-from pumice.engines.local.state.settings import state_directory
+from pumice.engines.local.state.state_directory import state_directory
 
 RECENT: Final = dt.timedelta(hours=24)
 

@@ -16,7 +16,7 @@ from pumice.client.run_options.keywords import Pathlike
 from pumice.client.usage import Sample
 from pumice.client.values import FINISHED, Attempt, Event, LogLine, PodStatus, Result, Status
 from pumice.client.view.notebook import displayed
-from pumice.engines.local.scheduling.why import Why
+from pumice.engines.local.why import Why
 
 
 class Run:

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.run_record import GangPods, PodCounts, RunStatus, Verdict
+from pumice.engines.local.runs.run_record import GangPods, PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.scheduling.fit import GPU
-from pumice.engines.local.scheduling.why import amount_text
+from pumice.engines.local.why import Verdict, amount_text
 from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
 from pumice.model.resources import sum_usage

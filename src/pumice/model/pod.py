@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from pumice.model.findings import Path
-from pumice.model.job import Manifest
+from pumice.model.findings import SPEC, Path
+from pumice.model.job import Job, Manifest
 
 EnvVar = Mapping[str, Any]
 Edit = Callable[[Manifest], Manifest]
@@ -33,6 +33,14 @@ def containers_with_paths(spec: Mapping[str, Any], at: Path) -> Iterator[tuple[P
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             yield at / field / index, container
+
+
+def container_path(job: Job, task: str, container: str) -> Path:
+    """Return the path of a container of the Job, or of its task where a plugin added the container."""
+    index = job.task_names.index(task)
+    path = SPEC / "tasks" / index
+    found = containers_with_paths(job.spec.tasks[index].pod_spec, path / "template" / "spec")
+    return next((each for each, manifest in found if manifest.get("name") == container), path)
 
 
 class Pod(Struct, frozen=True):

@@ -1,4 +1,4 @@
-r"""Text for people: lists of words, and text of others made safe for a terminal.
+r"""Text for people: lists of words, sizes, and text of others made safe for a terminal.
 
 `escaped`, `escaped_log` and `printable` are the only functions that do so. They write a hidden character as JSON does,
 `\u202e`, so that JSON on a terminal stays the same data; one below the space, which JSON escapes itself, as `\x1b`.
@@ -12,6 +12,8 @@ from typing import Final
 
 # Some clients create one task per pod; a thousand names would bury the message.
 _MOST: Final = 12
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_STEP: Final = 1024
 # Characters above the space that a terminal obeys, or that make text look like other text: DEL and C1, marks and
 # overrides of direction, ends of lines, invisible separators, byte order mark, annotations, lone surrogates, tags. Not
 # the joiners, which scripts and emoji need. For a character class of a regular expression.
@@ -39,6 +41,14 @@ def listed(words: Sequence[str], conjunction: str = "or") -> str:
 def some(words: Sequence[str], separator: str = ", ") -> str:
     """Join words; of many, only the first dozen."""
     return separator.join(words if len(words) <= _MOST else [*words[: _MOST - 1], "..."])
+
+
+def size_text(size: int) -> str:
+    """Format a number of bytes: `16 GiB`, `1.5 GiB`."""
+    unit = 0
+    while size >= _STEP ** (unit + 1) and unit < len(_UNITS) - 1:
+        unit += 1
+    return f"{size / _STEP**unit:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
 def escaped(text: str, *, lines: bool = False) -> str:

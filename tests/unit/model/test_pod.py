@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.pod import Pod, add_env, add_port, all_containers, env_values
+from pumice.model.job import Job, JobSpec, TaskSpec
+from pumice.model.pod import Pod, add_env, add_port, all_containers, container_path, env_values
 from tests.builders import a_container, literal
 
 VOLUME = {"name": "v", "emptyDir": {}}
@@ -26,6 +27,20 @@ def test_properties_of_a_pod() -> None:
     assert pod.annotations == {}
     assert Pod({"metadata": {"annotations": None}, "spec": {}}).annotations == {}
     assert (Pod({"spec": {"containers": None}}).containers, Pod({"spec": {}}).init_containers) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("task", "container", "path"),
+    [
+        pytest.param("a", "main", "spec.tasks[0].template.spec.containers[1]", id="a container"),
+        pytest.param("a", "init", "spec.tasks[0].template.spec.initContainers[0]", id="an init container"),
+        pytest.param("b", "main", "spec.tasks[1]", id="one that a plugin added"),
+    ],
+)
+def test_container_path(task: str, container: str, path: str) -> None:
+    spec = {"initContainers": [a_container("init")], "containers": [a_container("log"), a_container("main")]}
+    tasks = [TaskSpec(name="a", template={"spec": spec}), TaskSpec(name="b")]
+    assert str(container_path(Job(spec=JobSpec(tasks=tasks)), task, container)) == path
 
 
 EDITS: dict[str, Callable[[Pod], Pod]] = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pumice.model.text import escaped, escaped_log, listed, printable, some
+from pumice.model.text import escaped, escaped_log, listed, printable, size_text, some
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,14 @@ def test_some(count: int, text: str) -> None:
 
 def test_some_of_a_sentence() -> None:
     assert some(["a", "b"]) == "a, b"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**34, "16 GiB"), (2**70, "1048576 PiB")],
+)
+def test_size_text(size: int, text: str) -> None:
+    assert size_text(size) == text
 
 
 @pytest.mark.parametrize(

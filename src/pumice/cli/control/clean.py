@@ -15,7 +15,7 @@ from pumice.client.run_options.user_config import read_user_config
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.retention import expired_runs, remove_runs
-from pumice.engines.local.state.stored_data import Claim, StoredImage, stored_images, unused_claims
+from pumice.engines.local.stored_data import Claim, StoredImage, stored_images, unused_claims
 from pumice.model.problem import Position
 
 

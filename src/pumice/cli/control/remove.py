@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded, one_or_more
-from pumice.engines.local.state.stored_data import claims_of
+from pumice.engines.local.stored_data import claims_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

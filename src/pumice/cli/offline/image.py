@@ -16,7 +16,7 @@ from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.scheduling.fit import size_text
+from pumice.model.text import size_text
 
 _SHORT_DIGEST = len("sha256:") + 12
 

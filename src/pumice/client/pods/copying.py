@@ -20,11 +20,11 @@ from pumice.client.pods.local_paths import LinkRefusedError, Location, located, 
 from pumice.engines.local.events import PodChanged
 from pumice.engines.local.run_errors import ConnectionFailed, Denied, InvalidOption, NoSuchPod, RunError, WrongState
 from pumice.engines.local.runs.journal import read_journal
+from pumice.engines.local.runs.run_directory import KEPT
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.sandbox.sandbox_errors import COPY_DENIED
 from pumice.engines.local.sandbox.syscalls import open_beneath
 from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, TreeReader, is_denied, reason_of, send
-from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.text import escaped
 
 _MOST_REPORTED: Final = 1000

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from pumice.engines.local.host_access.access import host_volumes
+from pumice.engines.local.preparation.new_record import options_of
 from pumice.engines.local.run_errors import StoreError
-from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.run_store import StoredRun
 
 _MOST_LINKS: Final = 40  # as in the kernel

@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct, field
 
 from pumice.client.run_options import flags
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.state.settings import ExtraMount
+from pumice.engines.local.state.settings import ExtraMount, HostAccess
 from pumice.model.problem import Position, Problem
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import did_you_mean

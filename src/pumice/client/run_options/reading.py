@@ -14,7 +14,8 @@ from pumice.client.run_options.project_file import read_toml
 from pumice.client.run_options.user_config import LIMITS, UserConfig, read_user_config
 from pumice.engines.local.host_access.consent import is_ordinary
 from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.options import Isolation, Network, RunOptions, default_settings, working_directory
+from pumice.engines.local.options import Isolation, Network, RunOptions
+from pumice.engines.local.preparation.default_settings import default_settings, working_directory
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
 from pumice.model.problem import Position

@@ -26,7 +26,7 @@ from pumice.engines.local.events import (
     WarningIssued,
 )
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.scheduling.why import sentence
+from pumice.engines.local.why import sentence
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.outcome import Outcome, Stop
-from pumice.engines.local.scheduling.why import Why
+from pumice.engines.local.state.settings import HostAccess
+from pumice.engines.local.why import Why
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.status import JobStatus

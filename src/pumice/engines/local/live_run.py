@@ -23,11 +23,11 @@ from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.options import Kill
 from pumice.engines.local.outcome import Failure, Outcome, Stop
-from pumice.engines.local.preparation import Preparation
+from pumice.engines.local.preparation.run_preparation import Preparation
+from pumice.engines.local.preparation.scaling import updated
 from pumice.engines.local.run_errors import NoSuchPod
-from pumice.engines.local.scaling import updated
+from pumice.engines.local.runs.run_directory import KEPT
 from pumice.engines.local.state.disk_use import DiskUse, measure, size_text
-from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.job import Job
 from pumice.model.objects import claims
 from pumice.model.pod import all_containers

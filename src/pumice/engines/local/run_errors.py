@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pumice.engines.local.scheduling.why import Shortage
+from pumice.engines.local.why import Shortage
 from pumice.model.pumice_error import PumiceError
 from pumice.model.text import escaped
 

@@ -31,16 +31,16 @@ from pumice.engines.local.events import (
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
+from pumice.engines.local.kubelet.sampler import Sampler
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
 from pumice.engines.local.outcome import CLIENT_LOST, KILLED, NO_ROOM, TIMED_OUT, Outcome, Stop, suspension
-from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
+from pumice.engines.local.preparation.job_images import Preparation, prepared_with_images
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
-from pumice.engines.local.samples.sampler import Sampler
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
-from pumice.engines.local.scaling import stored
-from pumice.engines.local.state.run_directory import once_per_machine, state_error
+from pumice.engines.local.state.state_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.runtime.key_pairs import make_key_pair

@@ -11,11 +11,10 @@ import msgspec
 
 from pumice.engines.local.options import Locate, at, nowhere
 from pumice.engines.local.outcome import Failure, Outcome, Stop
-from pumice.engines.local.preflight import container_path
-from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
+from pumice.engines.local.why import ActedPolicy, Follower, Verdict
 from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
-from pumice.model.pod import all_containers
+from pumice.model.pod import all_containers, container_path
 from pumice.model.snapshot import ObservedPod
 from pumice.model.text import COLOUR
 from pumice.model.vocabulary import SUSPENDED, TARGETED_ACTIONS, Action, Event, Phase
@@ -191,6 +190,18 @@ def what_follows(job: Job, pod: ObservedPod, left: int) -> str:
     if match.action in _RESTARTS and pod.retry + 1 >= job.spec.max_retry:
         last = f", but no attempt is left of {job.spec.max_retry} (maxRetry)"
     return f"{match.occurrence.event} -> {match.action}{wait}{last}"
+
+
+def what_ends_restarts(job: Job, task_name: str) -> str:
+    """Return the policy that would end a job whose containers keep failing; empty if the job has one."""
+    task = next(task for task in job.spec.tasks if task.name == task_name)
+    for policy in (*task.policies, *job.spec.policies):
+        if {Event.ANY, Event.TASK_FAILED} & set(policy.all_events):
+            return ""
+    return (
+        f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
+        f" after {task.max_retry} restarts (its maxRetry)"
+    )
 
 
 def how_it_failed(pod: ObservedPod, unnamed: str) -> str:

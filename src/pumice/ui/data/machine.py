@@ -10,7 +10,7 @@ from typing import Final
 
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.runs.run_record import RunStatus
-from pumice.engines.local.runs.run_store import StoredRun, host_name
+from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Running
@@ -23,7 +23,8 @@ from pumice.engines.local.scheduling.run_queue import (
     waiting_of,
     why_of,
 )
-from pumice.engines.local.scheduling.why import Why, WhyCode, amount_text, sentence
+from pumice.engines.local.state.state_directory import host_name
+from pumice.engines.local.why import Why, WhyCode, amount_text, sentence
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
 from pumice.ui.values import Hint, Holder, Info, QueueEntry, Reservation, Resources, Shortage, Waiting

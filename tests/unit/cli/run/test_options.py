@@ -13,7 +13,8 @@ from pumice.cli.run import options
 from pumice.cli.run.options import read_options, typed_again
 from pumice.engines.local.options import Kill, Publish, RunOptions
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.state.settings import ExtraMount, state_directory
+from pumice.engines.local.state.settings import ExtraMount
+from pumice.engines.local.state.state_directory import state_directory
 
 # The system refuses to look for such a path.
 LONG = "x" * 300

@@ -12,7 +12,8 @@ from pumice.client import async_run, sync_run
 from pumice.client.values import LogLine, PodStatus, Status
 from pumice.client.view.notebook import displayed, html_of
 from pumice.engines.local.run_errors import Unsupported
-from pumice.engines.local.runs.run_record import PodCounts, Verdict
+from pumice.engines.local.runs.run_record import PodCounts
+from pumice.engines.local.why import Verdict
 
 NOW = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 HOSTILE = "<script>alert(1)</script>&\x1b[31m\u202e\"'"

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
-from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
-from pumice.engines.local.verdict import explained, missing_module, verdict_lines, what_follows
+from pumice.engines.local.verdict import explained, missing_module, verdict_lines, what_ends_restarts, what_follows
+from pumice.engines.local.why import ActedPolicy, Follower, Verdict
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
@@ -250,6 +250,24 @@ def _with_policy(**policy: Any) -> Job:
 )
 def test_what_follows_from_a_failure(job: Job, left: int, text: str) -> None:
     assert what_follows(job, _failed(0, _end(1, 5)), left) == text
+
+
+@pytest.mark.parametrize(
+    ("policies", "hint"),
+    [
+        pytest.param([], True, id="none"),
+        pytest.param([LifecyclePolicy(event="PodFailed", action="AbortJob")], True, id="another"),
+        pytest.param([LifecyclePolicy(event="TaskFailed", action="AbortJob")], False, id="the one"),
+        pytest.param([LifecyclePolicy(events=["*"], action="AbortJob")], False, id="any"),
+    ],
+)
+def test_the_policy_that_would_end_restarts(policies: list[LifecyclePolicy], hint: bool) -> None:
+    job = Job(spec=JobSpec(policies=policies, tasks=[TaskSpec(name="a", max_retry=3)]))
+    text = what_ends_restarts(job, "a")
+    wanted = (
+        "a policy {event: TaskFailed, action: TerminateJob} of task a would end the job after 3 restarts (its maxRetry)"
+    )
+    assert text == (wanted if hint else "")
 
 
 def test_attempts_are_mentioned_where_a_policy_restarts() -> None:

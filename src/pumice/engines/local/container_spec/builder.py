@@ -12,7 +12,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env, error_file_env
+from pumice.engines.local.container_env.env import (
+    DEFAULT_PATH,
+    complete_env,
+    container_env,
+    error_file_env,
+    message_path,
+)
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
@@ -30,7 +36,6 @@ from pumice.engines.local.host_access.access import read_real
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
-from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.network.network_env import interface_env
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, USER, StartError
 from pumice.engines.local.sandbox.specs import (
@@ -196,7 +201,7 @@ class SpecBuilder:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch()
         file.chmod(0o666)
-        return Mount(str(file), str(container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH))
+        return Mount(str(file), message_path(container))
 
     def _etc_files(self, manifest: Manifest, image: Image | None) -> list[File]:
         root = image.root if image is not None else Path("/")

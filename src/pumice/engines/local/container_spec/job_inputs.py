@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
-from pumice.engines.local.container_spec.downward_api import PodFacts
-from pumice.engines.local.container_spec.env import container_env, expand_all
+from pumice.engines.local.container_env.config_sources import ConfigSources, read_config_sources
+from pumice.engines.local.container_env.downward_api import PodFacts
+from pumice.engines.local.container_env.env import container_env, expand_all
 from pumice.engines.local.container_spec.etc_hosts import (
     NamedPod,
     hosts_text,
@@ -19,12 +19,12 @@ from pumice.engines.local.container_spec.etc_hosts import (
     truncated,
 )
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
-from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, normal_path, real_paths
+from pumice.engines.local.host_access.access import ConsentFacts, normal_path, real_paths
 from pumice.engines.local.host_access.consent import refuse_writing, write_facts
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
-from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.state.settings import HostAccess, Settings
 from pumice.engines.local.volumes.volume_plan import Volumes, volume_mounts
 from pumice.model import keys
 from pumice.model.job import Job, Manifest

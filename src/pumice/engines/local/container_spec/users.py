@@ -13,6 +13,7 @@ from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import USER, StartError
 from pumice.engines.local.sandbox.specs import File
+from pumice.engines.local.volumes.volume_plan import fs_group
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 
@@ -54,11 +55,6 @@ def supplemental_groups(manifest: Manifest) -> tuple[int, ...]:
     given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
     own = fs_group(manifest)
     return tuple(dict.fromkeys([*map(int, given), *([] if own is None else [own])]))
-
-
-def fs_group(manifest: Manifest) -> int | None:
-    found = ((manifest.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
-    return None if found is None else int(found)
 
 
 def violates_run_as_non_root(manifest: Manifest, container: Manifest, user: int | None) -> bool:

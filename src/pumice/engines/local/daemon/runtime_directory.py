@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.run_errors import Denied, RefusedError, Unsupported
-from pumice.engines.local.runs.run_store import host_name
-from pumice.engines.local.state.run_directory import make_private
-from pumice.engines.local.state.settings import RUNTIME_PARENT, state_directory
+from pumice.engines.local.state.settings import RUNTIME_PARENT
+from pumice.engines.local.state.state_directory import host_directory, make_private, state_directory
 
 _PRIVATE: Final = 0o700
 _WRITABLE_BY_OTHERS: Final = 0o022
@@ -53,7 +52,7 @@ def runtime_directories(environ: Mapping[str, str]) -> list[Path]:
     if os.getuid() == 0 and os.access(_OF_ROOT, os.W_OK | os.X_OK):
         return [private_directory(_OF_ROOT / "pumice")]
     state = state_directory(environ)
-    link = state / "hosts" / host_name() / _LINK
+    link = host_directory(state) / _LINK
     try:
         found = [private_directory(RUNTIME_PARENT / f"pumice-{os.getuid()}")]
     except RefusedError:

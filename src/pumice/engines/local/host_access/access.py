@@ -10,7 +10,6 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,36 +18,13 @@ from msgspec import Struct
 
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.engines.local.sandbox.syscalls import open_beneath
+from pumice.engines.local.state.settings import HostAccess
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a pod gets its own instead
 _MACHINE: Final = frozenset({"boot", "dev", "proc", "run", "sys"}) | SYSTEM_DIRECTORIES - {"opt"}
 _OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - not a system directory, though it is in one
-
-
-@dataclass(frozen=True, slots=True)
-class HostAccess:
-    """A path of this machine that a Job or a pumice.toml names. `origin` says where.
-
-    `real` is where it leads now, and what is mounted: consent is for that, whatever a pod does to links later.
-    """
-
-    path: Path
-    read_only: bool
-    origin: str
-    real: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "real", Path(os.path.realpath(self.path)))
-
-    @property
-    def mode(self) -> str:
-        return "read-only" if self.read_only else "read/write"
-
-    def __str__(self) -> str:
-        leads = "" if self.real == self.path else f" -> {self.real}"
-        return f"{self.path}{leads} ({self.mode}, {self.origin})"
 
 
 class ConsentFacts(Struct, frozen=True, kw_only=True):

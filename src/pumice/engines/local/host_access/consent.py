@@ -10,7 +10,6 @@ import msgspec
 
 from pumice.engines.local.host_access.access import (
     ConsentFacts,
-    HostAccess,
     guarded_path,
     host_sub_paths,
     host_volumes,
@@ -31,8 +30,8 @@ from pumice.engines.local.host_access.never_shared import is_never_shared, why_n
 from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link
 from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
-from pumice.engines.local.state.run_directory import state_error
-from pumice.engines.local.state.settings import Settings, home_directory, private_directories
+from pumice.engines.local.state.settings import HostAccess, Settings, home_directory, private_directories
+from pumice.engines.local.state.state_directory import state_error
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Problem
 

@@ -25,7 +25,7 @@ from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
 from pumice.engines.local.images.streams import Bytes
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.settings import state_directory
+from pumice.engines.local.state.state_directory import state_directory
 
 _NAMES: Final = "names.json"
 _LOCK: Final = ".lock"

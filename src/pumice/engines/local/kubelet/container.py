@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pumice.engines.local.container_env.env import message_path
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
 from pumice.engines.local.kubelet.restart_policy import BackOff, restarts
@@ -28,7 +29,6 @@ from pumice.reconcile.failure_lines import error_file_message
 
 DEFAULT_GRACE: Final = 30.0
 STARTS_AT_ONCE: Final = 32
-DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
 LONGEST_MESSAGE: Final = 4096
 CANNOT_START: Final = 128
 TERMINATED: Final = 143
@@ -181,7 +181,7 @@ class Container:
     async def _start(self, logs: tuple[LogPump, LogPump]) -> None:
         spec = self.make_spec(self.restarts)
         self._id, self._env = spec.id, dict(spec.env)
-        path = self.manifest.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
+        path = message_path(self.manifest)
         own = (each.source for each in spec.mounts if isinstance(each, Mount) and each.target == path)
         self._message_file = next(own, "")
         self._over.clear()

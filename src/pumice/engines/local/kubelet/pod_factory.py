@@ -17,12 +17,11 @@ from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.outcome import Failures
-from pumice.engines.local.preflight import what_ends_restarts
+from pumice.engines.local.runs.run_directory import RunDirectory
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
-from pumice.engines.local.state.run_directory import RunDirectory
-from pumice.engines.local.verdict import missing_module, what_follows
+from pumice.engines.local.verdict import missing_module, what_ends_restarts, what_follows
 from pumice.engines.local.volumes.size_limits import volume_excess
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers

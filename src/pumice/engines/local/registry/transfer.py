@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pumice.engines.local.scheduling.fit import size_text
+from pumice.model.text import size_text
 
 
 @dataclass(slots=True)

@@ -192,7 +192,7 @@ def _entries(content: bytes) -> Iterator[Entry]:
 def status_from_journal(directory: Path) -> RunStatus:
     """Return the status for a `status.json` that a power failure left empty, or that is damaged.
 
-    It is enough to continue the run. How a run ended is restored with its verdict (`lost_runs.py`).
+    It is enough to continue the run. How a run ended is restored with its verdict (`outcome_status.py`).
     """
     try:
         return rebuilt_status(read_journal(directory)[0])

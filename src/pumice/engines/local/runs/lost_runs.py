@@ -18,26 +18,24 @@ import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
-from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Outcome, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
 from pumice.engines.local.run_errors import StoreError
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.event_codec import EventDecoder, stop_of
+from pumice.engines.local.runs.event_codec import stop_of
 from pumice.engines.local.runs.journal import (
     EntryKind,
     Journal,
     SequenceNumbers,
     read_journal,
-    rebuilt_status,
 )
+from pumice.engines.local.runs.outcome_status import journal_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.recorder import ended_status
+from pumice.engines.local.runs.run_directory import SCRATCH
 from pumice.engines.local.runs.run_names import is_directory_name
-from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import OLD_JOB, RECORD, OwnedRun, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord
+from pumice.engines.local.runs.run_store import OLD_JOB, RECORD, OwnedRun, RunStore, StoredRun
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.run_directory import SCRATCH
-from pumice.engines.local.verdict import explained
-from pumice.model.job import Job
+from pumice.engines.local.state.state_directory import host_name
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 STOPPED: Final = Stop(TERMINATED, "Stopped", "it was stopped")
@@ -119,27 +117,10 @@ def requested_stop(run: StoredRun) -> Stop | None:
 def restore_outcome(run: StoredRun) -> bool:
     """Write the status of a run whose journal ends with its outcome. False if it does not. Its owner lock is held."""
     before = run.status()
-    status = None if before.finished is not None else journal_outcome(run, before)
+    status = None if before.finished is not None else journal_outcome(run.directory, run.record, before)
     if status is not None:
         run.write_status(status)
     return status is not None
-
-
-def journal_outcome(run: StoredRun, before: RunStatus | None = None) -> RunStatus | None:
-    """Return the status of a run whose journal ends with its outcome; None if it does not."""
-    try:
-        entries = read_journal(run.directory)[0]
-    except StoreError:
-        return None
-    if not entries or entries[-1].kind != Outcome.__name__:
-        return None
-    decoder = EventDecoder(Job())
-    outcome = [decoder.decode(entry) for entry in entries][-1]
-    if not isinstance(outcome, Outcome):
-        return None
-    explanation = explained(outcome, run.source)
-    status = ended_status(before or rebuilt_status(entries), outcome, explanation, entries[-1].time)
-    return msgspec.structs.replace(status, seq=entries[-1].seq)
 
 
 def migrate(store: RunStore) -> None:

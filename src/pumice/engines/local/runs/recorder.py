@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,21 +24,19 @@ from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, EventEncoder
 from pumice.engines.local.runs.journal import Entry, EntryKind, Journal
+from pumice.engines.local.runs.outcome_status import ended_status
 from pumice.engines.local.runs.retention import size_of
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import STATUS
-from pumice.engines.local.scheduling.why import sentence
 from pumice.engines.local.verdict import Explanation, how_it_failed, one_line
+from pumice.engines.local.why import sentence
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.vocabulary import SUSPENDED, Phase
-from pumice.reconcile.phases import FINAL
+from pumice.model.vocabulary import Phase
 from pumice.reconcile.verdict import how_it_ended
 
 # Seconds between two writes of the status, unless the run has ended.
 _PAUSE: Final = 0.5
-# The reasons of stops that a user or another program asked for.
-STOPPED: Final = frozenset({"Stopped", SUSPENDED})
 
 
 @dataclass(slots=True)
@@ -171,29 +168,3 @@ class Recorder:
                 pending=phases.count(PodPhase.PENDING),
             )
         )
-
-
-def ended_status(status: RunStatus, outcome: Outcome, explanation: Explanation, now: dt.datetime) -> RunStatus:
-    """Return the status of a run with this outcome. A suspended run has not finished."""
-    stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
-    suspended = outcome.stop is not None and outcome.stop.reason == SUSPENDED
-    return msgspec.structs.replace(
-        status,
-        phase=_final_phase(outcome),
-        reason=outcome.reason or outcome.job.status.state.reason,
-        # Of a suspended run, it names a Command of the engine.
-        message="" if suspended else outcome.job.status.state.message,
-        finished=None if suspended else now,
-        started=None if suspended else status.started,
-        exit_code=outcome.exit_code,
-        verdict=explanation.lines,
-        verdict_data=explanation.verdict,
-        note=one_line(explanation.lines[0]) if explanation.lines else "",
-        stopped=stopped,
-    )
-
-
-def _final_phase(outcome: Outcome) -> str:
-    """Return the phase that the run ended in. Killed pods leave the job in the phase that it had."""
-    ended = FINAL | {Phase.ABORTED}
-    return outcome.phase if outcome.phase in ended or outcome.stop is None else Phase.TERMINATED

@@ -16,8 +16,8 @@ from typing import Final
 from msgspec import Struct
 
 from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_directory import KEPT
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
-from pumice.engines.local.state.run_directory import KEPT
 from pumice.engines.local.state.settings import Retention
 from pumice.model.vocabulary import Phase
 

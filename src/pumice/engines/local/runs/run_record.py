@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from pumice.engines.local.runs.run_names import is_directory_name
+from pumice.engines.local.why import Verdict
 from pumice.model.quantity import Quantity
 from pumice.model.vocabulary import SUSPENDED, Phase
 
@@ -109,44 +110,6 @@ class PodCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     succeeded: int = 0
     failed: int = 0
     pending: int = 0
-
-
-class Follower(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that failed after the first one, and because of it."""
-
-    pod: str
-    code: int
-    signal: int | None = None
-    reason: str = ""
-    after: float | None = None  # seconds after the first failure
-
-
-class ActedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The policy that ended the run, or the attempt."""
-
-    event: str
-    action: str
-    path: str  # spec.policies[0]
-    where: str = ""  # job.yaml:21
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why a run did not complete. `pod` failed first; it is empty if none did. As text: what `pumice run` prints."""
-
-    pod: str = ""
-    container: str = ""
-    code: int | None = None
-    signal: int | None = None
-    reason: str = ""
-    line: str = ""  # the last one that the container printed, or why it never ran
-    followers: tuple[Follower, ...] = ()
-    policy: ActedPolicy | None = None
-    attempt: int = 0
-    log: str = ""  # the path of the container's log
-    text: str = ""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class RunStatus(_Stored, frozen=True):

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
-import importlib
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +29,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
 from pumice.engines.local.runs.run_names import RunName, parse_run
 from pumice.engines.local.runs.run_record import DETACHED, FORMAT, RunRecord, RunStatus
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.run_directory import make_private
+from pumice.engines.local.state.state_directory import host_name, make_private
 from pumice.model.job import Job
 
 RECORD: Final = "run.json"
@@ -62,10 +60,10 @@ class StoredRun(Struct, frozen=True):
         except FileNotFoundError:
             return status_from_journal(self.directory)
         except (OSError, msgspec.DecodeError, ValueError):
-            # The journal has it all. The module that reads how a run ended imports this one.
-            replay = importlib.import_module("pumice.engines.local.runs.lost_runs")
-            found: RunStatus = replay.journal_outcome(self) or status_from_journal(self.directory)
-            return found
+            # The journal has it all.
+            from pumice.engines.local.runs.outcome_status import journal_outcome  # noqa: PLC0415 - only if damaged
+
+            return journal_outcome(self.directory, self.record) or status_from_journal(self.directory)
 
     def write_status(self, status: RunStatus) -> None:
         """Replace the status. The owner lock of the run is held. Raises OSError."""
@@ -328,10 +326,6 @@ def _content(path: str) -> bytes:
         return content
     finally:
         os.close(descriptor)
-
-
-def host_name() -> str:
-    return socket.gethostname()
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

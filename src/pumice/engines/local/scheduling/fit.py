@@ -14,11 +14,10 @@ from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage, pod_usage, resource_list
+from pumice.model.text import size_text
 
 GPU: Final = "nvidia.com/gpu"
 _CORE: Final = ("cpu", "memory")
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_STEP: Final = 1024
 
 
 def pod_requests(spec: Manifest) -> Usage:
@@ -94,14 +93,6 @@ def amount_text(name: str, amount: Quantity) -> str:
     if name == "cpu":
         return f"{amount.milli_value() / 1000:.2f}"
     return size_text(amount.value()) if name == "memory" else str(amount.value())
-
-
-def size_text(size: int) -> str:
-    """Format a number of bytes: `16 GiB`, `1.5 GiB`."""
-    unit = 0
-    while size >= _STEP ** (unit + 1) and unit < len(_UNITS) - 1:
-        unit += 1
-    return f"{size / _STEP**unit:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
 def container_gpus(container: Manifest) -> int:

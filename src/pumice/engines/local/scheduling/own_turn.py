@@ -16,7 +16,7 @@ from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.plan import Decision, Hold, PodSet, Refuse, Start, Waiting, plan
 from pumice.engines.local.scheduling.pod_scheduler import RETRY_INTERVAL, PodScheduler
 from pumice.engines.local.scheduling.run_queue import active_runs, machine_for, next_arrival, read_queue
-from pumice.engines.local.scheduling.why import Why, WhyCode, sentence
+from pumice.engines.local.why import Why, WhyCode, sentence
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage

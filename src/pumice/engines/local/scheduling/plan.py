@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.why import OTHER_PROGRAMS, Hint, Holder, Shortage, Why, WhyCode
+from pumice.engines.local.why import OTHER_PROGRAMS, Hint, Holder, Shortage, Why, WhyCode
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage, sum_usage
 

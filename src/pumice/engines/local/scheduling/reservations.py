@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, Self
 
 from msgspec import Struct, field
 
+from pumice.engines.local.state.state_directory import host_directory
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
 
@@ -34,8 +34,7 @@ class Reservation(Struct, frozen=True):
 
 
 def reservations_directory(state: Path) -> Path:
-    """Return the directory of this machine: the state directory may be shared by several, as on NFS."""
-    return state / "hosts" / socket.gethostname() / "reservations"
+    return host_directory(state) / "reservations"
 
 
 @contextmanager

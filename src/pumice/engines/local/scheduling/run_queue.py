@@ -24,7 +24,7 @@ from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
-from pumice.engines.local.scheduling.why import Why, WhyCode
+from pumice.engines.local.why import Why, WhyCode
 from pumice.model.quantity import Quantity
 
 

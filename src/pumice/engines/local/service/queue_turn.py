@@ -14,8 +14,8 @@ from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
-from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.service import queued_runs
+from pumice.engines.local.why import Why
 
 _MEMORY: Final = dt.timedelta(seconds=3)
 Launch = Callable[[StoredRun, OwnerLock], None]

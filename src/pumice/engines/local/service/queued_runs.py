@@ -21,7 +21,7 @@ from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
-from pumice.engines.local.scheduling.why import Why, sentence
+from pumice.engines.local.why import Why, sentence
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 

@@ -27,12 +27,12 @@ from pumice.engines.local.outcome import CLIENT_LOST, Stop
 from pumice.engines.local.runs.journal import Entry, EntryKind, read_journal
 from pumice.engines.local.runs.lost_runs import close_lost_run, requested_stop, restore_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id, read_owner
+from pumice.engines.local.runs.run_directory import SCRATCH
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
 from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.run_directory import SCRATCH
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 SUPERVISOR_LOST: Final = "SupervisorLost"

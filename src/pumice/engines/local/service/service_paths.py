@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from pumice.engines.local.daemon.runtime_directory import runtime_file
 from pumice.engines.local.runs.owner_lock import Owner, OwnerLock
-from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.state.settings import home_directory
+from pumice.engines.local.state.state_directory import host_directory
 
 
 class ServicePaths(Struct, frozen=True):
@@ -25,7 +25,7 @@ class ServicePaths(Struct, frozen=True):
     @property
     def host(self) -> Path:
         """The state directory may be shared by several machines, as on NFS."""
-        return self.state / "hosts" / host_name()
+        return host_directory(self.state)
 
     @property
     def lock(self) -> Path:

@@ -1,1 +1,1 @@
-"""Settings of a run, and its files below `$XDG_STATE_HOME/pumice`."""
+"""Settings of a run; the state directory, `$XDG_STATE_HOME/pumice`, and its claims."""

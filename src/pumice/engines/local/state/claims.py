@@ -6,9 +6,12 @@ They used to be `claims/NAME`. The first job that uses an old claim takes it ove
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
+
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import claims
 
 _OPEN: Final = 0o777
 _PRIVATE: Final = 0o700
@@ -20,8 +23,16 @@ def claim_directory(state: Path, namespace: str, name: str) -> Path:
     return state / "claims" / namespace / name
 
 
+def claim_paths(job: Job, documents: Sequence[Manifest], state: Path) -> dict[str, Path]:
+    """Return the directory of each claim, of the user's files and of the job, by its name."""
+    named = [str(each["metadata"]["name"]) for each in documents if each.get("kind") == "PersistentVolumeClaim"]
+    made = [str(claim["metadata"]["name"]) for claim in claims(job)]
+    namespace = job.namespace or "default"
+    return {name: claim_directory(state, namespace, name) for name in dict.fromkeys([*named, *made])}
+
+
 def make_claim_directories(directories: Iterable[Path]) -> None:
-    """Create them writable for any user of a container; the directories around them are private."""
+    """Create those that do not exist, writable for any user of a container; the directories around them are private."""
     for directory in directories:
         namespace = directory.parent
         _make_namespace(namespace)

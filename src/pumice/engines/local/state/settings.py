@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pwd
 from collections.abc import Mapping
@@ -10,8 +11,30 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.host_access.access import HostAccess
-from pumice.engines.local.run_errors import InvalidOption
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostAccess:
+    """A path of this machine that a Job or a pumice.toml names. `origin` says where.
+
+    `real` is where it leads now, and what is mounted: consent is for that, whatever a pod does to links later.
+    """
+
+    path: Path
+    read_only: bool
+    origin: str
+    real: Path = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "real", Path(os.path.realpath(self.path)))
+
+    @property
+    def mode(self) -> str:
+        return "read-only" if self.read_only else "read/write"
+
+    def __str__(self) -> str:
+        leads = "" if self.real == self.path else f" -> {self.real}"
+        return f"{self.path}{leads} ({self.mode}, {self.origin})"
+
 
 # Where sockets and secrets are if the user has no runtime directory.
 RUNTIME_PARENT: Final = Path("/tmp")  # noqa: S108 - `daemon/runtime_directory.py` checks owner, type and mode
@@ -83,20 +106,6 @@ def config_directory(environ: Mapping[str, str]) -> Path | None:
         if home is None:
             return None
         base = home / ".config"
-    return base / "pumice"
-
-
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """Return `$XDG_STATE_HOME/pumice`; a relative value is ignored, as the XDG specification says.
-
-    Raises InvalidOption.
-    """
-    base = Path(environ.get("XDG_STATE_HOME") or "")
-    if not base.is_absolute():
-        home = home_directory(environ)
-        if home is None:
-            raise InvalidOption("there is no home directory for the state of runs", "set XDG_STATE_HOME")
-        base = home / ".local" / "state"
     return base / "pumice"
 
 

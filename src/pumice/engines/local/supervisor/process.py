@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import signal
 import sys
@@ -16,9 +15,9 @@ from pumice.admission.admit import admit
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import TERMINATED, Stop
+from pumice.engines.local.preparation.new_record import options_of
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.journal import EntryKind
-from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import DETACHED, QUEUED, SECRETS_MISSING
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
@@ -77,7 +76,7 @@ def session_of(owned: OwnedRun) -> LocalSession:
 def _load_modules(job: Mapping[str, Any], options: RunOptions) -> None:
     """Load what is otherwise loaded late: an upgrade of Pumice under a running process must not mix two versions."""
     if options.pull:
-        importlib.import_module("pumice.engines.local.registry.pull")
+        import pumice.engines.local.registry.pull  # noqa: F401, PLC0415 - loads aiohttp, which takes long
     if "ssh" in ((job.get("spec") or {}).get("plugins") or {}):
         make_key_pair("ed25519")
 

@@ -13,14 +13,14 @@ import msgspec
 
 from pumice.admission.admit import admit
 from pumice.engines.local.events import LogLine, LogOutput
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError
+from pumice.engines.local.preparation.new_record import options_of, plain_options
 from pumice.engines.local.run_errors import BY_NAME, DoesNotFit, RunError
 from pumice.engines.local.runs.event_codec import plain_value, value_of
 from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.new_record import options_of, plain_options
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.scheduling.why import Shortage
+from pumice.engines.local.state.settings import HostAccess
+from pumice.engines.local.why import Shortage
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from pumice.engines.local.daemon.runtime_files import secrets_file
+from pumice.engines.local.preparation.new_record import file_hash, secret_names
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.new_record import file_hash, secret_names
 from pumice.engines.local.runs.run_record import RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.model.job import Manifest

@@ -14,16 +14,16 @@ from msgspec.structs import replace
 from pumice.admission.admit import admit
 from pumice.engines.local.daemon.line_protocol import AnswerLostError, encoded
 from pumice.engines.local.events import Emitter, RequestAccepted
-from pumice.engines.local.preparation import fit_to_machine, prepared
+from pumice.engines.local.preparation.new_record import gang_pods, new_record, options_of
+from pumice.engines.local.preparation.run_preparation import prepared
+from pumice.engines.local.preparation.scaling import fit_to_machine, stored
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import EntryKind
-from pumice.engines.local.runs.new_record import gang_pods, new_record, options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import DETACHED, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import RECORD, OwnedRun, StoredRun
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.run_queue import is_waiting

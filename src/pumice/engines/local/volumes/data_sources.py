@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
-from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
+from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
+from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 

@@ -15,10 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources
-from pumice.engines.local.container_spec.downward_api import PodFacts
-from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
-from pumice.engines.local.container_spec.users import fs_group
+from pumice.engines.local.container_env.config_sources import ConfigSources
+from pumice.engines.local.container_env.downward_api import PodFacts
+from pumice.engines.local.container_env.env import container_env, expand, unknown_references
 from pumice.engines.local.host_access.access import SHARED_MEMORY, normal_path
 from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
@@ -82,6 +81,12 @@ def pod_directory(scratch: Path, uid: str) -> Path:
 
 def shared_directory(scratch: Path) -> Path:
     return scratch / "shared"
+
+
+def fs_group(manifest: Manifest) -> int | None:
+    """Return the group that owns the pod's volumes."""
+    found = ((manifest.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
+    return None if found is None else int(found)
 
 
 def volume_mounts(

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.host_access.access import ConsentFacts, HostAccess, host_volumes, normal_path, why_consent
+from pumice.engines.local.host_access.access import ConsentFacts, host_volumes, normal_path, why_consent
 from pumice.engines.local.host_access.credentials import home_directories
+from pumice.engines.local.state.settings import HostAccess
 
 AROUND = ConsentFacts(
     writable=[Path("/home/me/project")],

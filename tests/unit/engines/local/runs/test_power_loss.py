@@ -17,8 +17,9 @@ from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_jou
 from pumice.engines.local.runs.lost_runs import requested_stop, restore_outcome
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord
-from pumice.engines.local.runs.run_store import RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.service import queued_runs
+from pumice.engines.local.state.state_directory import host_name
 from pumice.engines.local.verdict import explained
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus

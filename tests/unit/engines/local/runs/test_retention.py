@@ -9,8 +9,9 @@ import pytest
 
 from pumice.engines.local.runs.retention import FinishedRun, expired, expired_runs, finished_runs, removal_text
 from pumice.engines.local.runs.run_record import RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.state.settings import Retention
+from pumice.engines.local.state.state_directory import host_name
 
 NOW = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 

@@ -8,7 +8,8 @@ import pytest
 
 from pumice.engines.local.run_errors import InvalidOption, NoSuchRun, StoreError
 from pumice.engines.local.runs.run_record import RunRecord
-from pumice.engines.local.runs.run_store import OwnedRun, RunStore, host_name
+from pumice.engines.local.runs.run_store import OwnedRun, RunStore
+from pumice.engines.local.state.state_directory import host_name
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 

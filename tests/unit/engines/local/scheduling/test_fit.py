@@ -12,7 +12,6 @@ from pumice.engines.local.scheduling.fit import (
     gpu_shares,
     pod_requests,
     shortfall,
-    size_text,
 )
 from pumice.model.quantity import Quantity
 
@@ -111,14 +110,6 @@ def test_pods_that_fit_one_by_one_but_not_at_once() -> None:
 
 def test_an_empty_gang_fits() -> None:
     assert fit([], {}).fits
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**34, "16 GiB"), (2**70, "1048576 PiB")],
-)
-def test_size_text(size: int, text: str) -> None:
-    assert size_text(size) == text
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit, ignoring
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.plugins.owned_objects import owned_objects

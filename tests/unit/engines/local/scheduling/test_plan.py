@@ -8,7 +8,7 @@ import pytest
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
-from pumice.engines.local.scheduling.why import Hint, Holder, Shortage, Why, WhyCode
+from pumice.engines.local.why import Hint, Holder, Shortage, Why, WhyCode
 from pumice.model.quantity import Quantity
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
-from pumice.engines.local.scheduling.why import WhyCode
+from pumice.engines.local.why import WhyCode
 from pumice.model.quantity import Quantity
 from pumice.model.resources import sum_usage
 

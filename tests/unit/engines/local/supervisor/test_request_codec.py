@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local.events import LogLine, LogOutput
-from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Kill, Network, RunOptions
 from pumice.engines.local.run_errors import (
@@ -23,8 +22,7 @@ from pumice.engines.local.run_errors import (
     WrongState,
 )
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
-from pumice.engines.local.scheduling.why import Shortage
-from pumice.engines.local.state.settings import ExtraMount, Settings
+from pumice.engines.local.state.settings import ExtraMount, HostAccess, Settings
 from pumice.engines.local.supervisor.request_codec import (
     error_of,
     output_of,
@@ -33,6 +31,7 @@ from pumice.engines.local.supervisor.request_codec import (
     plain_request,
     request_of,
 )
+from pumice.engines.local.why import Shortage
 from pumice.model.problem import Position, Problem
 from pumice.model.pumice_error import PumiceError
 from pumice.runtime.offline_context import offline_context

@@ -1,4 +1,6 @@
-"""Why a run waits, as data, and the sentence that says it: `cpu: 8 wanted, 3 free; ddp:3 holds 12; first in queue`.
+"""Why a run waits or did not complete, as data, and the sentence that says why it waits.
+
+The sentence: `cpu: 8 wanted, 3 free; ddp:3 holds 12; first in queue`.
 
 `pumice why -o json` prints the data; names of codes and fields are stable, and more may follow.
 """
@@ -12,9 +14,8 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.runs.run_record import Verdict
-from pumice.engines.local.scheduling.fit import size_text
 from pumice.model.quantity import Quantity
+from pumice.model.text import size_text
 
 OTHER_PROGRAMS: Final = "other programs"
 _ORDINALS: Final = ("first", "second", "third")
@@ -59,6 +60,44 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Hint(msgspec.Struct, frozen=True, rename="camel"):
     text: str
     command: str | None = None
+
+
+class Follower(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that failed after the first one, and because of it."""
+
+    pod: str
+    code: int
+    signal: int | None = None
+    reason: str = ""
+    after: float | None = None  # seconds after the first failure
+
+
+class ActedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The policy that ended the run, or the attempt."""
+
+    event: str
+    action: str
+    path: str  # spec.policies[0]
+    where: str = ""  # job.yaml:21
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a run did not complete. `pod` failed first; it is empty if none did. As text: what `pumice run` prints."""
+
+    pod: str = ""
+    container: str = ""
+    code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+    line: str = ""  # the last one that the container printed, or why it never ran
+    followers: tuple[Follower, ...] = ()
+    policy: ActedPolicy | None = None
+    attempt: int = 0
+    log: str = ""  # the path of the container's log
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

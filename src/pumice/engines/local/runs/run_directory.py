@@ -8,10 +8,6 @@ All of it is closed to other users: logs and specs may contain secrets.
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import os
-import pwd
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,53 +16,14 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.logs.log_file import LogFile
-from pumice.engines.local.run_errors import Denied, RunError, StoreError, Unsupported
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.model.job import Manifest
-from pumice.model.problem import Problem
 
 SCRATCH: Final = "scratch"
 KEPT: Final = "kept"
 _PRIVATE: Final = 0o700
-
-
-def make_private(directory: Path) -> None:
-    """Make a directory that is closed to other users; its parents get the default mode."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    directory.mkdir(exist_ok=True, mode=_PRIVATE)
-
-
-def state_problem(state: Path, error: OSError) -> Problem:
-    """Explain why nothing can be stored in the state directory."""
-    path = Path(error.filename or state)
-    # mkdir fails with FileExistsError where a file has the name of the directory.
-    why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or str(error)).lower()
-    owner = _other_owner(path) if isinstance(error, PermissionError) and os.path.lexists(state) else ""
-    # As after a run by root with this user's home.
-    first = f"it belongs to {owner}: sudo chown -R {os.getuid()} {state}" if owner else "make room there"
-    hint = f"{first}, or set XDG_STATE_HOME to a directory that you can write to"
-    return Problem(f"{path}: {why}, so nothing can be stored in {state}", hint)
-
-
-def state_error(state: Path, error: OSError) -> RunError:
-    """Return the error of a run that cannot be stored: StoreError on a full disk, else Denied or Unsupported."""
-    kind: type[RunError] = Denied if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else Unsupported
-    kind = StoreError if error.errno in (errno.ENOSPC, errno.EDQUOT) else kind
-    return kind.of([state_problem(state, error)])
-
-
-def _other_owner(path: Path) -> str:
-    """Return the owner of the path, or of its nearest existing parent; empty if that is the current user."""
-    existing = next((each for each in (path, *path.parents) if os.path.lexists(each)), Path("/"))
-    try:
-        owner = existing.lstat().st_uid
-        return "" if owner == os.getuid() else pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return "another user"
-    except OSError:
-        return ""
 
 
 @dataclass(slots=True)
@@ -116,22 +73,3 @@ class RunDirectory:
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             self.warn(f"logs are shown but no longer written to {path.parent}: {why}")
-
-
-def once_per_machine(state: Path, warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that warns only in the first run: for what is true of every run on this machine."""
-
-    def warn_once(message: str) -> None:
-        marker = state / "told" / hashlib.sha256(message.encode()).hexdigest()[:16]
-        try:
-            marker.parent.mkdir(exist_ok=True, mode=_PRIVATE)
-            marker.touch(exist_ok=False)
-        except FileExistsError:
-            return
-        except OSError:
-            # Warn without a marker: better twice than never.
-            warn(message)
-        else:
-            warn(message)
-
-    return warn_once

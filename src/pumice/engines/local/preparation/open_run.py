@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.options import Locate, RunOptions, priority_of
-from pumice.engines.local.preflight import has_counted_processes
+from pumice.engines.local.preparation.new_record import bound, gang_pods, new_record
+from pumice.engines.local.preparation.preflight import has_counted_processes
 from pumice.engines.local.run_errors import DoesNotFit
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.runs.new_record import bound, gang_pods, new_record
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.retention import prune, removal_text
 from pumice.engines.local.runs.run_record import RunStatus
@@ -28,10 +28,10 @@ from pumice.engines.local.scheduling.own_turn import OwnTurn
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.run_queue import pod_sets
-from pumice.engines.local.scheduling.why import Why
-from pumice.engines.local.state.run_directory import make_private
 from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.state.state_directory import make_private
 from pumice.engines.local.verdict import explained
+from pumice.engines.local.why import Why
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position

@@ -17,31 +17,23 @@ from pumice.engines.local.host_access.consent import check_host_access, warn_of_
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.options import RunOptions
-from pumice.engines.local.preflight import (
+from pumice.engines.local.options import Locate, RunOptions
+from pumice.engines.local.preparation.open_run import OpenRun, open_run
+from pumice.engines.local.preparation.preflight import (
     check_fit,
     check_problems,
-    claim_paths,
     containers_with_problems,
-    create_claim_directories,
     memory_notes,
 )
-from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.open_run import OpenRun, open_run
+from pumice.engines.local.preparation.scaling import check_names, fit_to_machine
+from pumice.engines.local.runs.run_directory import KEPT, SCRATCH, RunDirectory
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.scaling import check_names
-from pumice.engines.local.scheduling.fitting import fitted, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
-from pumice.engines.local.state.run_directory import (
-    KEPT,
-    SCRATCH,
-    RunDirectory,
-    once_per_machine,
-    state_error,
-)
+from pumice.engines.local.state.claims import claim_paths, make_claim_directories
+from pumice.engines.local.state.state_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.slot import slots
@@ -128,7 +120,7 @@ def prepared(
                 yield preparation
                 return
             run.take_turn(options, source)
-            create_claim_directories(preparation.inputs.claims.values())
+            make_claim_directories(preparation.inputs.claims.values())
             emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
             raise state_error(state, error) from error
@@ -141,19 +133,12 @@ def prepared(
         yield preparation
 
 
-def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
-    """Return the job as it fits, and a line for each change."""
-    ignored = ignoring(admitted, options.ignore)
-    fit = fitted(ignored.admitted, machine) if options.fit else ignored
-    return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
-
-
 def _as_stored(request: RunRequest, admitted: Admitted, manifests: Sequence[Manifest]) -> RunRequest:
     """Return what is stored of a run: the job as written, because `--fit` is applied again when it is resumed."""
     return replace(request, job=replace(admitted, written=request.job.written), manifests=manifests)
 
 
-def _check(preparation: Preparation, options: RunOptions, locate: JobSource) -> None:
+def _check(preparation: Preparation, options: RunOptions, locate: Locate) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     check_names(options, job, preparation.manifests)

@@ -16,14 +16,14 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.engines.local.options import RunOptions, priority_of
-from pumice.engines.local.preflight import has_counted_processes
+from pumice.engines.local.preparation.preflight import has_counted_processes
 from pumice.engines.local.runs.owner_lock import boot_id
 from pumice.engines.local.runs.run_record import LONGEST_BOUND, SECRET_NAME, GangPods, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.scheduling.fit import pod_requests
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import read_gpus
+from pumice.engines.local.state.state_directory import host_name
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,11 +7,7 @@ import pytest
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.logs.log_reader import LogReader
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal
-from pumice.engines.local.state.run_directory import (
-    RunDirectory,
-    once_per_machine,
-    state_problem,
-)
+from pumice.engines.local.runs.run_directory import RunDirectory
 
 
 def test_files_of_a_run_are_closed_to_other_users(tmp_path: Path) -> None:
@@ -37,26 +32,6 @@ def test_a_run_continues_if_its_files_cannot_be_written(tmp_path: Path) -> None:
     record.open_log(record.add_pod("w-0", {}), "main", 0).write(b"words")
     assert all(message.startswith("logs are shown but no longer written to ") for message in warnings)
     assert warnings
-
-
-def test_once_per_machine(tmp_path: Path) -> None:
-    warnings: list[str] = []
-    for message in ("a", "a", "b"):
-        once_per_machine(tmp_path, warnings.append)(message)
-    assert warnings == ["a", "b"]
-    once_per_machine(tmp_path / "missing" / "directory", warnings.append)("a")
-    assert warnings == ["a", "b", "a"]
-
-
-@pytest.mark.parametrize("exists", [True, False], ids=["exists", "does not exist"])
-def test_a_state_directory_of_another_user(exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hint suggests to take over the state directory, but never its parents."""
-    state = tmp_path if exists else tmp_path / "state"
-    mine = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
-    text = state_problem(state, PermissionError(13, "Permission denied", str(state / "runs" / "a"))).text
-    assert text.startswith(f"{state}/runs/a: permission denied, so nothing can be stored in {state}\n  hint: ")
-    assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in text) == exists
 
 
 def test_another_process_continues_a_run_with_further_pods_and_numbers(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources
-from pumice.engines.local.container_spec.env import (
+from pumice.engines.local.container_env.config_sources import ConfigSources
+from pumice.engines.local.container_env.env import (
     DEFAULT_PATH,
     complete_env,
     container_env,

@@ -11,16 +11,17 @@ from pumice.engines.local.host_access.consent import check_host_access
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
-from pumice.engines.local.preflight import check_fit
-from pumice.engines.local.preparation import Preparation, fit_to_machine, prepared
+from pumice.engines.local.preparation.preflight import check_fit
+from pumice.engines.local.preparation.run_preparation import Preparation, prepared
+from pumice.engines.local.preparation.scaling import fit_to_machine
 from pumice.engines.local.registry.image_reference import reference
 from pumice.engines.local.run_errors import PullError, Unsupported
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.scheduling.fit import size_text
 from pumice.engines.local.scheduling.fitting import gang_fit
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.model.job import HOST_IMAGE
 from pumice.model.problem import Problem
+from pumice.model.text import size_text
 from pumice.plugins.shaping import pods
 
 __all__ = ["Preparation", "prepared_with_images", "pull_missing"]

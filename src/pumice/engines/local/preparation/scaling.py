@@ -1,4 +1,4 @@
-"""Sizes of a job: those that the options ask for, and updates of a running job."""
+"""Sizes of a job: those that the options ask for, those that fit this machine, and updates of a running job."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.event_codec import accepted_scale, status_to_continue
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import OwnedRun
+from pumice.engines.local.scheduling.fitting import fitted, ignoring
+from pumice.engines.local.scheduling.machine import Machine
 from pumice.model.findings import Finding
 from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.problem import Position, Problem
@@ -78,6 +80,13 @@ def _raise_errors(findings: Sequence[Finding]) -> None:
     errors = dict.fromkeys(f"{finding.path}: {finding.message}" for finding in findings if finding.is_error)
     if errors:
         raise InvalidOption.of([Problem(error, where=Position("--scale")) for error in errors])
+
+
+def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
+    """Return the job as it fits, and a line for each change."""
+    ignored = ignoring(admitted, options.ignore)
+    fit = fitted(ignored.admitted, machine) if options.fit else ignored
+    return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
 
 
 def check_names(options: RunOptions, job: Job, manifests: Sequence[Manifest]) -> None:

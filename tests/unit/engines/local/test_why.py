@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from pumice.engines.local.scheduling.why import Hint, Holder, Shortage, Why, WhyCode, sentence
+from pumice.engines.local.why import Hint, Holder, Shortage, Why, WhyCode, sentence
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 CPU = Shortage(

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore
-from pumice.engines.local.preflight import claim_paths
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.state.claims import claim_paths
 from pumice.engines.local.state.disk_use import measure, size_text
 from pumice.engines.local.state.remove_tree import remove_tree
 

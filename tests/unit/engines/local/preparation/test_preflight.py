@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.options import Isolation
-from pumice.engines.local.preflight import (
+from pumice.engines.local.preparation.preflight import (
     check_fit,
     check_problems,
-    claim_paths,
-    create_claim_directories,
     memory_notes,
-    what_ends_restarts,
 )
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import DoesNotFit, Unsupported
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec, VolumeSpec
+from pumice.model.job import Job, JobSpec, TaskSpec
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.runtime.offline_context import offline_context
@@ -169,42 +165,6 @@ def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position
         "<spec.tasks[1]>:3: b-0: container added: no Secret y",
     ]
     check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
-
-
-def test_claims_of_the_files_and_of_the_job_get_directories(tmp_path: Path) -> None:
-    volumes = [
-        VolumeSpec(mount_path="/made", volume_claim={"accessModes": ["ReadWriteOnce"]}),
-        VolumeSpec(mount_path="/missing", volume_claim_name="missing"),
-    ]
-    given: Manifest = {"kind": "PersistentVolumeClaim", "metadata": {"name": "given"}}
-    other: Manifest = {"kind": "ConfigMap", "metadata": {"name": "map"}}
-    directories = claim_paths(Job(spec=JobSpec(volumes=volumes)), [given, other], tmp_path)
-    assert len(directories) == 2
-    assert "given" in directories
-    assert "missing" not in directories
-    assert not any(each.exists() for each in directories.values())
-    create_claim_directories(directories.values())
-    assert (tmp_path / "claims").stat().st_mode & 0o777 == 0o700
-    # Writable for any user of a container.
-    assert {each.stat().st_mode & 0o777 for each in directories.values()} == {0o777}
-
-
-@pytest.mark.parametrize(
-    ("policies", "hint"),
-    [
-        pytest.param([], True, id="none"),
-        pytest.param([LifecyclePolicy(event="PodFailed", action="AbortJob")], True, id="another"),
-        pytest.param([LifecyclePolicy(event="TaskFailed", action="AbortJob")], False, id="the one"),
-        pytest.param([LifecyclePolicy(events=["*"], action="AbortJob")], False, id="any"),
-    ],
-)
-def test_the_policy_that_would_end_restarts(policies: list[LifecyclePolicy], hint: bool) -> None:
-    job = Job(spec=JobSpec(policies=policies, tasks=[TaskSpec(name="a", max_retry=3)]))
-    text = what_ends_restarts(job, "a")
-    wanted = (
-        "a policy {event: TaskFailed, action: TerminateJob} of task a would end the job after 3 restarts (its maxRetry)"
-    )
-    assert text == (wanted if hint else "")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pumice.admission.admit import Admitted
@@ -15,25 +14,22 @@ from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.resource_limits import memory_limit
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Isolation, Locate, at
+from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
 from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits
-from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.why import Shortage
-from pumice.engines.local.state.claims import claim_directory, make_claim_directories
+from pumice.engines.local.why import Shortage
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import claims
-from pumice.model.pod import all_containers, containers_with_paths
+from pumice.model.pod import all_containers, container_path, containers_with_paths
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.resources import is_extended
 from pumice.model.text import escaped
-from pumice.model.vocabulary import Action, Event
 
 # Starts a number of processes that the command line names, not the plugin.
 _COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
@@ -118,8 +114,8 @@ def _largest_request(job: Job, resource: str, locate: Locate) -> str:
     """Name the largest request for the resource; without a position where a plugin made it."""
     found: list[tuple[Quantity, str, JobPath]] = []
     for index, task in enumerate(job.spec.tasks):
-        paths = containers_with_paths(task.pod_spec, _task_path(index) / "template" / "spec") if task.replicas else ()
-        for path, container in paths:
+        at_pod = SPEC / "tasks" / index / "template" / "spec"
+        for path, container in containers_with_paths(task.pod_spec, at_pod) if task.replicas else ():
             resources = container.get("resources") or {}
             # A limit counts as a request only where there is none.
             kind = "requests" if resource in (resources.get("requests") or {}) else "limits"
@@ -129,19 +125,6 @@ def _largest_request(job: Job, resource: str, locate: Locate) -> str:
         return f"resources.requests.{resource}"
     _, kind, path = max(found, key=lambda each: each[0])
     return f"resources.{kind}.{resource}{at(locate, path)}"
-
-
-def claim_paths(job: Job, documents: Sequence[Manifest], state: Path) -> dict[str, Path]:
-    """Return the directory of each claim, of the user's files and of the job, by its name."""
-    named = [str(each["metadata"]["name"]) for each in documents if each.get("kind") == "PersistentVolumeClaim"]
-    made = [str(claim["metadata"]["name"]) for claim in claims(job)]
-    namespace = job.namespace or "default"
-    return {name: claim_directory(state, namespace, name) for name in dict.fromkeys([*named, *made])}
-
-
-def create_claim_directories(directories: Iterable[Path]) -> None:
-    """Make those that do not exist, once nothing keeps the job from running."""
-    make_claim_directories(directories)
 
 
 def memory_notes(
@@ -167,30 +150,6 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 problems[problem] = replace(problem, message=message, where=where)
     if problems:
         raise Unsupported.of(list(problems.values()))
-
-
-def container_path(job: Job, task: str, container: str) -> JobPath:
-    """Return the path of a container, or of its task where a plugin added the container."""
-    index = job.task_names.index(task)
-    path = _task_path(index)
-    found = containers_with_paths(job.spec.tasks[index].pod_spec, path / "template" / "spec")
-    return next((each for each, manifest in found if manifest.get("name") == container), path)
-
-
-def _task_path(index: int) -> JobPath:
-    return SPEC / "tasks" / index
-
-
-def what_ends_restarts(job: Job, task_name: str) -> str:
-    """Return the policy that would end a job whose containers keep failing; empty if the job has one."""
-    task = next(task for task in job.spec.tasks if task.name == task_name)
-    for policy in (*task.policies, *job.spec.policies):
-        if {Event.ANY, Event.TASK_FAILED} & set(policy.all_events):
-            return ""
-    return (
-        f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
-        f" after {task.max_retry} restarts (its maxRetry)"
-    )
 
 
 def containers_with_problems(inputs: JobInputs, manifests: Sequence[Manifest]) -> list[Found]:

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
-from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
-from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
+from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
+from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_error
 
 _REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
+_DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -76,7 +76,12 @@ def error_file_env(container: Manifest, declared: Mapping[str, str]) -> dict[str
     """
     if "MASTER_ADDR" not in declared and "PET_MASTER_ADDR" not in declared:
         return {}
-    return {"TORCHELASTIC_ERROR_FILE": str(container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH)}
+    return {"TORCHELASTIC_ERROR_FILE": message_path(container)}
+
+
+def message_path(container: Manifest) -> str:
+    """Return the path of the termination message."""
+    return str(container.get("terminationMessagePath") or _DEFAULT_MESSAGE_PATH)
 
 
 @dataclass
