@@ -31,7 +31,11 @@ def record(story: Story) -> int:
         root = Path(made)
         with open_scene(root) as scene:
             story.play(scene)
-        records = [json.loads(path.read_bytes()) for path in (root / COPY).glob("runs/*/*/1/run.json") if story.name != "unreadable"]
+        records = [
+            json.loads(path.read_bytes())
+            for path in (root / COPY).glob("runs/*/*/1/run.json")
+            if story.name != "unreadable"
+        ]
         if story.live:
             seconds = NOW.timestamp() - math.ceil(scene.copied)
         else:

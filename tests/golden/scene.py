@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.runs.owner_lock import is_owned
 from tests.golden.store_archive import OWNED
 from tests.local.commands import Terminal
@@ -134,13 +134,15 @@ class Scene(Terminal):
         """Run a job in the foreground of a terminal."""
         words = self.workspace.argv()[:3]
         self.workspace.environ["TERM"] = "xterm"
-        return OnTerminal([*words, "run", self.file(name, *tasks, **spec)], self.workspace.directory, self.workspace.env)
+        return OnTerminal(
+            [*words, "run", self.file(name, *tasks, **spec)], self.workspace.directory, self.workspace.env
+        )
 
     def copy(self) -> None:
         """Copy the store as it is now, for the stories of runs that live."""
         # A run that writes its status replaces the file: no reader sees half of it.
         shutil.copytree(self.workspace.state, self.root / COPY, symlinks=True, ignore=_LEFT_OUT)
-        self.copied = time.time()
+        self.copied = wall_clock().timestamp()
         owned = [path.parent for path in self.workspace.state.glob("runs/*/*/*/owner.lock") if is_owned(path.parent)]
         here = [path for path in owned if f'"host":"{socket.gethostname()}"' in (path / "run.json").read_text()]
         text = "".join(f"{path.relative_to(self.workspace.state)}/owner.lock\n" for path in here)
@@ -169,4 +171,3 @@ class Story:
     name: str
     play: Callable[[Scene], None]
     live: bool = False
-

@@ -122,6 +122,35 @@ def members(archive: Path) -> Iterator[tuple[str, bytes]]:
             yield entry.name, entry.linkname.encode() if file is None else file.read()
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A run in an archive. One whose record cannot be read has no uid."""
+
+    name: str
+    number: int
+    uid: str
+    pods: tuple[str, ...]
+
+    @property
+    def ref(self) -> str:
+        return f"{self.name}:{self.number}"
+
+
+def recorded_stories() -> dict[str, list[Recorded]]:
+    """Return the runs of each story."""
+    found = {}
+    for archive in sorted(STORES.glob("*.tar.gz")):
+        files = dict(members(archive))
+        runs = found[archive.name.removesuffix(".tar.gz")] = list[Recorded]()
+        for name, content in sorted(files.items()):
+            if match := re.fullmatch(r"(runs/[^/]+/([^/]+)/(\d+))/run\.json", name):
+                pods = {each.split("/")[5]: None for each in sorted(files) if each.startswith(f"{match[1]}/pods/")}
+                uid = _UUID.search(content.decode())
+                readable = content.endswith(b"}\n")
+                runs.append(Recorded(match[2], int(match[3]), uid[0] if uid and readable else "", tuple(pods)))
+    return found
+
+
 @contextmanager
 def unpacked(state: Path) -> Iterator[None]:
     """Unpack all archives into one state directory; own the runs that lived, as their processes would."""
@@ -135,20 +164,21 @@ def unpacked(state: Path) -> Iterator[None]:
 
 def _unpack(archive: Path, state: Path) -> list[str]:
     """Return the files that a live process has locked."""
-    owned, reservations = list[str](), list[str]()
+    owned, reservations, changed = list[str](), list[str](), dict[Path, float]()
     with tarfile.open(archive) as found:
         for entry in found:
             if entry.name == OWNED:
                 file = found.extractfile(entry)
                 owned = [] if file is None else file.read().decode().splitlines()
                 continue
-            (state / entry.name).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = state / entry.name
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             found.extract(entry, state, filter="data")
+            changed[path.parent] = max(entry.mtime, changed.get(path.parent, 0))
             if "/reservations/" in entry.name:
                 reservations.append(entry.name)
-    # A number that was given is not given again.
-    for directory in {str(Path(name).parent.parent) for name in owned}:
-        (state / directory).mkdir(parents=True, exist_ok=True)
+    for path, moment in changed.items():
+        os.utime(path, (moment, moment))
     return [*owned, *reservations] if owned else []
 
 

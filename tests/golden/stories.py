@@ -55,6 +55,7 @@ sys.stdout.flush()
 print("RuntimeError: no checkpoint directory", file=sys.stderr)
 sys.exit(1)
 """
+TRIAL = "echo trial $VC_TASK_INDEX; case $VC_TASK_INDEX in 7|40) echo diverged >&2; exit 9;; esac"
 COUNT = 'n=$(cat tries 2>/dev/null || echo 0); echo $((n + 1)) > tries; echo "try $((n + 1))"; sleep 0.3'
 
 
@@ -67,20 +68,30 @@ def done(scene: Scene) -> None:
 
 
 def no_policy(scene: Scene) -> None:
-    scene.run("no-policy", task("master", STEPS), task("worker", f'{STEPS}; [ "$RANK" = 1 ] || exit 3', 2), plugins=MIXED)
+    scene.run(
+        "no-policy", task("master", STEPS), task("worker", f'{STEPS}; [ "$RANK" = 1 ] || exit 3', 2), plugins=MIXED
+    )
 
 
 def exception(scene: Scene) -> None:
     scene.script("train.py", TRAIN)
     tasks = [
         task("master", "", container=python("train.py")),
-        task("worker", "", 2, container={"command": ["sh", "-c", 'exec python3 train.py $([ "$RANK" = 2 ] && echo fail)']}),
+        task(
+            "worker",
+            "",
+            2,
+            container={"command": ["sh", "-c", 'exec python3 train.py $([ "$RANK" = 2 ] && echo fail)']},
+        ),
     ]
     scene.run("exception", *tasks, minAvailable=3, plugins=MIXED, policies=TERMINATE)
 
 
 def segfault(scene: Scene) -> None:
-    tasks = [task("master", "echo up; sleep 60"), task("worker", "", container={"command": ["python3", "-c", SEGFAULT]})]
+    tasks = [
+        task("master", "echo up; sleep 60"),
+        task("worker", "", container={"command": ["python3", "-c", SEGFAULT]}),
+    ]
     scene.run("segfault", *tasks, plugins=MIXED, policies=TERMINATE)
 
 
@@ -133,9 +144,12 @@ def restart_task(scene: Scene) -> None:
 def leaves_early(scene: Scene) -> None:
     """One rank ends with code 0, and its peers crash because of it."""
     scene.script("leader.py", LEADER)
-    scene.script("peer.py", PEER.replace("peer = ", "import time\nwhile True:\n    try:\n        peer = ", 1).replace(
-        "9009))\n", "9009))\n        break\n    except OSError:\n        time.sleep(0.1)\n", 1
-    ))
+    scene.script(
+        "peer.py",
+        PEER.replace("peer = ", "import time\nwhile True:\n    try:\n        peer = ", 1).replace(
+            "9009))\n", "9009))\n        break\n    except OSError:\n        time.sleep(0.1)\n", 1
+        ),
+    )
     tasks = [
         task("master", "", container=python("leader.py")),
         task("worker", "", 2, container={"command": ["python3", "peer.py", "leaves-early-master-0.leaves-early"]}),
@@ -154,7 +168,9 @@ def stopped(scene: Scene) -> None:
 
 
 def resumed(scene: Scene) -> None:
-    run = scene.start("resumed", task("quick", "echo once"), task("worker", f"echo up; {WAIT}; echo done"), minAvailable=1)
+    run = scene.start(
+        "resumed", task("quick", "echo once"), task("worker", f"echo up; {WAIT}; echo done"), minAvailable=1
+    )
     scene.until(lambda: scene.item(run)["pods"]["succeeded"] == 1)
     scene("suspend", run)
     scene.reach(run, "Aborted")
@@ -180,7 +196,9 @@ def restarted(scene: Scene) -> None:
 
 
 def recovered(scene: Scene) -> None:
-    run = scene.start("recovered", task("quick", "echo once"), task("worker", f"echo up; {WAIT}; echo done"), minAvailable=1)
+    run = scene.start(
+        "recovered", task("quick", "echo once"), task("worker", f"echo up; {WAIT}; echo done"), minAvailable=1
+    )
     scene.until(lambda: scene.item(run)["pods"]["succeeded"] == 1)
     scene.say(run, "up")
     scene.kill(run)
@@ -190,7 +208,9 @@ def recovered(scene: Scene) -> None:
 
 def long_life(scene: Scene) -> None:
     """Scaled, restarted, suspended, resumed, killed and stopped: the times of all of it must be right."""
-    run = scene.start("long-life", task("worker", "echo up; sleep 60", limits={"cpu": "100m"}), flags=("--note", "lr=4"))
+    run = scene.start(
+        "long-life", task("worker", "echo up; sleep 60", limits={"cpu": "100m"}), flags=("--note", "lr=4")
+    )
     scene.say(run, "up")
     scene("scale", run, "worker=2")
     scene.until(lambda: scene("logs", run).out.count("up") == 2)
@@ -233,8 +253,12 @@ def evicted(scene: Scene) -> None:
 
 
 def many(scene: Scene) -> None:
-    script = 'echo trial $VC_TASK_INDEX; case $VC_TASK_INDEX in 7|40) echo diverged >&2; exit 9;; esac'
-    scene.run("many", task("trial", script, 64), minAvailable=1, minSuccess=60, plugins={"env": []})
+    """As many pods as have a line each on the page."""
+    scene.run("many", task("trial", TRIAL, 64), minAvailable=1, minSuccess=60, plugins={"env": []})
+
+
+def crowd(scene: Scene) -> None:
+    scene.run("crowd", task("trial", TRIAL, 96), minAvailable=1, minSuccess=90, plugins={"env": []})
 
 
 def long_log(scene: Scene) -> None:
@@ -254,7 +278,9 @@ def image_missing(scene: Scene) -> None:
 
 
 def program_missing(scene: Scene) -> None:
-    scene.run("program-missing", task("worker", "", container={"command": ["nemo-train", "--fast"]}), policies=TERMINATE)
+    scene.run(
+        "program-missing", task("worker", "", container={"command": ["nemo-train", "--fast"]}), policies=TERMINATE
+    )
 
 
 def back_off(scene: Scene) -> None:
@@ -264,13 +290,20 @@ def back_off(scene: Scene) -> None:
 
 def init_container(scene: Scene) -> None:
     fetch = {"name": "fetch", "image": "curl:8", "command": ["sh", "-c", "echo 404 not found >&2; exit 22"]}
-    scene.run("init-container", task("worker", "echo never", pod={"initContainers": [fetch]}), policies=TERMINATE, maxRetry=1)
+    scene.run(
+        "init-container", task("worker", "echo never", pod={"initContainers": [fetch]}), policies=TERMINATE, maxRetry=1
+    )
 
 
 def noted(scene: Scene) -> None:
     flags = ("--note", "lr=0.1 <warm-up>", "--priority", "7", "--env", "LR=0.1")
-    spec = {"metadata": {"namespace": "research"}, "priorityClassName": "high"}
-    run = scene("submit", scene.file("noted", task("worker", "echo lr $LR"), **spec), *flags).out.strip()
+    run = scene(
+        "submit",
+        scene.file(
+            "noted", task("worker", "echo lr $LR"), metadata={"namespace": "research"}, priorityClassName="high"
+        ),
+        *flags,
+    ).out.strip()
     scene("wait", run)
 
 
@@ -299,7 +332,9 @@ def interrupted(scene: Scene) -> None:
 
 def hang_stopped(scene: Scene) -> None:
     """Silent for longer than a minute, then stopped."""
-    run = scene.start("hang-stopped", task("master", "echo up; sleep 600"), task("worker", "echo up; sleep 600"), plugins=MIXED)
+    run = scene.start(
+        "hang-stopped", task("master", "echo up; sleep 600"), task("worker", "echo up; sleep 600"), plugins=MIXED
+    )
     scene.until(lambda: "printed anything" in scene("history", run, "--events").out)
     scene("stop", run)
 
@@ -327,9 +362,44 @@ def damaged(scene: Scene) -> None:
 ENDED = tuple(
     Story(play.__name__.replace("_", "-"), play)
     for play in (
-        done, no_policy, exception, segfault, exit_3, oom, abort_policy, complete_policy, restarts,
-        exhausted, restart_pod, restart_task, leaves_early, timeout, stopped, resumed, scaled, restarted, recovered,
-        long_life, waited, deadline, pod_deadline, evicted, many, long_log, image_missing, program_missing, back_off,
-        init_container, noted, mpi, hang_up, interrupted, hang_stopped, fitted, hostile, damaged,
+        done,
+        no_policy,
+        exception,
+        segfault,
+        exit_3,
+        oom,
+        abort_policy,
+        complete_policy,
+        restarts,
+        exhausted,
+        restart_pod,
+        restart_task,
+        leaves_early,
+        timeout,
+        stopped,
+        resumed,
+        scaled,
+        restarted,
+        recovered,
+        long_life,
+        waited,
+        deadline,
+        pod_deadline,
+        evicted,
+        many,
+        long_log,
+        image_missing,
+        program_missing,
+        back_off,
+        init_container,
+        noted,
+        mpi,
+        hang_up,
+        interrupted,
+        hang_stopped,
+        fitted,
+        hostile,
+        damaged,
+        crowd,
     )
 )

@@ -14,7 +14,12 @@ SERVE = "echo serving; exec python3 -m http.server 6006"
 
 def running(scene: Scene) -> None:
     limits = {"cpu": "100m", "memory": "64Mi"}
-    run = scene.start("running", task("master", f"echo up; {WAIT}"), task("worker", f"echo up; {WAIT}", 2, limits=limits), plugins=MIXED)
+    run = scene.start(
+        "running",
+        task("master", f"echo up; {WAIT}"),
+        task("worker", f"echo up; {WAIT}", 2, limits=limits),
+        plugins=MIXED,
+    )
     scene.until(lambda: scene("logs", run).out.count("up") == 3)
     # A sample that is in the store, too.
     samples = scene.directory(run) / "samples.bin"
@@ -38,7 +43,12 @@ def published(scene: Scene) -> None:
 
 def depends(scene: Scene) -> None:
     after = {"name": ["prepare"], "condition": "Completed"}
-    run = scene.start("depends", task("prepare", f"echo downloading; {WAIT}"), task("worker", "echo up", 2, dependsOn=after), minAvailable=1)
+    run = scene.start(
+        "depends",
+        task("prepare", f"echo downloading; {WAIT}"),
+        task("worker", "echo up", 2, dependsOn=after),
+        minAvailable=1,
+    )
     scene.say(run, "downloading")
     scene.copy()
 
@@ -138,7 +148,19 @@ def _edit(scene: Scene, run: str, **fields: object) -> None:
 LIVE = tuple(
     Story(play.__name__.replace("_", "-"), play, live=True)
     for play in (
-        running, hang, published, depends, crash_loop, second_attempt, queue, held, suspended, secrets, lost,
-        elsewhere, newer, unreadable,
+        running,
+        hang,
+        published,
+        depends,
+        crash_loop,
+        second_attempt,
+        queue,
+        held,
+        suspended,
+        secrets,
+        lost,
+        elsewhere,
+        newer,
+        unreadable,
     )
 )
