@@ -167,13 +167,16 @@ def _unpack(archive: Path, state: Path) -> list[str]:
     owned, reservations, changed = list[str](), list[str](), dict[Path, float]()
     with tarfile.open(archive) as found:
         for entry in found:
-            if entry.name == OWNED:
-                file = found.extractfile(entry)
-                owned = [] if file is None else file.read().decode().splitlines()
+            file, path = found.extractfile(entry) if entry.isreg() else None, state / entry.name
+            if file is not None and entry.name == OWNED:
+                owned = file.read().decode().splitlines()
                 continue
-            path = state / entry.name
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            found.extract(entry, state, filter="data")
+            if file is None:
+                path.symlink_to(entry.linkname)
+            else:
+                path.write_bytes(file.read())
+                changed[path] = entry.mtime
             changed[path.parent] = max(entry.mtime, changed.get(path.parent, 0))
             if "/reservations/" in entry.name:
                 reservations.append(entry.name)

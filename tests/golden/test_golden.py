@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,31 +24,37 @@ HOST_NAME = re.escape(socket.gethostname())
 SIZE = 2 << 20  # bytes of all stores
 
 
+class Shown(NamedTuple):
+    """Everything that is shown now, and the routes of the page that were not asked."""
+
+    goldens: dict[str, dict[str, str]]
+    not_asked: str
+
+
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with everything that is shown now."""
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     folder = tmp_path_factory.mktemp("shown")
     gather(folder)
-    return folder
+    return Shown(read_goldens(folder), (folder / NOT_ASKED).read_text())
 
 
 @pytest.mark.parametrize("golden", RECORDED)
-def test_shows_what_it_showed(golden: str, shown: Path) -> None:
-    actual = read_goldens(shown).get(golden, {})
+def test_shows_what_it_showed(golden: str, shown: Shown) -> None:
+    actual = shown.goldens.get(golden, {})
     if actual != WANTED[golden]:
         pytest.fail(report(golden, WANTED[golden], actual), pytrace=False)
 
 
-def test_everything_that_is_shown_is_recorded(shown: Path) -> None:
-    assert list(read_goldens(shown)) == list(RECORDED), "python -m tests.golden.record new"
+def test_everything_that_is_shown_is_recorded(shown: Shown) -> None:
+    assert list(shown.goldens) == list(RECORDED), "python -m tests.golden.record new"
 
 
 def test_every_row_of_the_table_changes_something() -> None:
     assert UNUSED == []
 
 
-def test_every_route_of_the_page_has_a_golden(shown: Path) -> None:
-    assert (shown / NOT_ASKED).read_text() == ""
+def test_every_route_of_the_page_has_a_golden(shown: Shown) -> None:
+    assert shown.not_asked == ""
 
 
 def test_every_command_that_shows_runs_has_a_golden() -> None:
