@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +95,30 @@ def report(golden: str, expected: Mapping[str, str], actual: Mapping[str, str]) 
     parts += ["\n".join((*lines[:_MOST_LINES], *more))] if lines else []
     parts += [f"If the first of these is wanted, it is a row of changes.toml:\n\n{row}" for row in rows]
     return f"{golden}: {len(different)} sections differ\n" + "\n\n".join(parts)
+
+
+def differences(expected: Goldens, actual: Goldens) -> list[tuple[str, str, list[str]]]:
+    """Return which words have become which others, and in which goldens, the most frequent first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for golden, sections in expected.items():
+        for title, text in sections.items():
+            old, new = text.splitlines(), actual.get(golden, {}).get(title, "").splitlines()
+            codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if old != new else []
+            for kind, begin, end, new_begin, new_end in codes:
+                pairs = zip_longest(old[begin:end], new[new_begin:new_end], fillvalue="")
+                for pair in pairs if kind != "equal" else ():
+                    found.setdefault(_words(*pair), []).append(golden)
+    return sorted(((*words, goldens) for words, goldens in found.items()), key=lambda each: -len(each[2]))
+
+
+def _words(old: str, new: str) -> tuple[str, str]:
+    """Return the words in the middle that differ."""
+    left, right = re.split(r"(\s+)", old.strip()), re.split(r"(\s+)", new.strip())
+    while len(left) > 1 and len(right) > 1 and left[0] == right[0]:
+        del left[0], right[0]
+    while len(left) > 1 and len(right) > 1 and left[-1] == right[-1]:
+        del left[-1], right[-1]
+    return "".join(left).strip(), "".join(right).strip()
 
 
 def _row(golden: str, title: str, old: Sequence[str], new: Sequence[str]) -> str:

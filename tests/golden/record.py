@@ -1,4 +1,4 @@
-"""Records goldens: `python -m tests.golden.record new|fold|all`. README.md says when each is allowed."""
+"""Records goldens: `python -m tests.golden.record show|new|fold|all`. README.md says when each is allowed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.golden.changes import HEAD, TABLE, changed, read_rows
+from tests.golden.changes import HEAD, TABLE, changed, differences, read_rows
 from tests.golden.collect import gather
 from tests.golden.sections import EXPECTED, read_goldens, write_golden
+
+_SHOWN = 3  # goldens that are named
+
+
+def show() -> int:
+    """Print which words have changed, how often and where: for rows that say a rule, not each of its results."""
+    wanted, _ = changed(read_goldens(), read_rows())
+    for old, new, goldens in differences(wanted, _now()):
+        places = list(dict.fromkeys(goldens))
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        print(f"{len(goldens)} times in {', '.join(places[:_SHOWN])}{more}\n  - {old}\n  + {new}")
+    return 0
 
 
 def fold() -> int:
@@ -59,7 +71,7 @@ def _now() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    actions = {"new": new, "fold": fold, "all": all_anew}
+    actions = {"show": show, "new": new, "fold": fold, "all": all_anew}
     if len(sys.argv) != 2 or sys.argv[1] not in actions:
         sys.exit(f"usage: python -m tests.golden.record {'|'.join(actions)}")
     sys.exit(actions[sys.argv[1]]())

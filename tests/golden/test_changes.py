@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.changes import Row, changed, read_rows, report
+from tests.golden.changes import Row, changed, differences, read_rows, report
 from tests.golden.dom import form_token, normalised
 from tests.golden.page_views import formatted
 from tests.golden.sections import join, split
@@ -102,6 +102,17 @@ def test_the_row_of_a_failure_makes_it_pass(tmp_path: Path, old: str, new: str) 
     (tmp_path / "changes.toml").write_text(said[said.index("[[change]]") :].replace('why = ""', 'why = "for a reason"'))
     found, unused = changed({"cli/done": {"$ pumice ps": old}}, read_rows(tmp_path / "changes.toml"))
     assert (found, unused) == ({"cli/done": {"$ pumice ps": new}}, [])
+
+
+def test_differences_are_counted_by_words() -> None:
+    now = {
+        "cli/done": {"$ pumice ps": "RUN PHASE\ndone:1 Succeeded\n", "$ pumice why done:1": "Succeeded\n"},
+        "page/done": {"GET /": "<td>Completed</td>\n<td>more</td>\n"},
+    }
+    assert differences(GOLDENS, now) == [
+        ("Completed", "Succeeded", ["cli/done", "cli/done"]),
+        ("", "<td>more</td>", ["page/done"]),
+    ]
 
 
 def test_sections_come_back_as_they_were_written() -> None:
