@@ -13,7 +13,7 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # pytest-xdist declares no types
 
 CLUSTER = "tests/cluster/"
-QUICK = ("tests/conformance/", "tests/meta/test_tree.py", "tests/scenarios/", "tests/unit/")
+QUICK = ("tests/conformance/", "tests/golden/", "tests/meta/test_tree.py", "tests/scenarios/", "tests/unit/")
 SHARING = ("tests/local/test_completion.py",)
 PAGE = "tests/page/"
 # These stop servers, have a cluster of their own, or start so many controllers that they are best left alone.
