@@ -29,7 +29,7 @@ import uvloop
 from pumice.engines.kubernetes.api.transport import Transport
 from pumice.engines.kubernetes.api.watch import Watch
 from pumice.engines.kubernetes.auth.access import Access
-from pumice.engines.kubernetes.auth.credentials import StaticCredentials, bearer
+from pumice.engines.kubernetes.auth.credentials import StaticCredentials
 from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 
@@ -39,7 +39,8 @@ REQUESTS: Final = 2_000
 EVENTS: Final = 10_000
 JSON: Final = "application/json"
 TIMEOUT: Final = 60.0
-HEADERS: Final = bearer("0123456789abcdef" * 40)
+TOKEN: Final = f"Bearer {'0123456789abcdef' * 40}"
+HEADERS: Final = {"Authorization": TOKEN}
 
 SMALL: Final = json.dumps({"kind": "Lease", "metadata": {"name": "l"}, "spec": {"holderIdentity": "x" * 100}}).encode()
 _ENV: Final = [{"name": f"VC_{number}", "value": "x" * 40} for number in range(30)]

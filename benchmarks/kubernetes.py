@@ -1,10 +1,13 @@
 """The controller compared with the limit of its API server, in the same run on the same machine.
 
 The limit is the rate of a bare client that sends prepared bodies, as many at once as the controller does, and watches
-the pods. Printed for one job of many pods and for many jobs of ten: pods created and deleted per second, each as a
-ratio to that limit, the controller's processor time per thousand pods from its start until it is idle, and its peak
-memory: the best of three rounds in turns. Below each, the calls that a job costs, by kind, to create its pods and to
-delete them, as the API server counts them. Last, the cost of idle jobs.
+the pods. Printed for one job of many pods, for many jobs of ten that the controller finds at its start, and for as many
+that are posted by 16 connections while it runs: pods created and deleted per second, each as a ratio to that limit, the
+controller's processor time per thousand pods, from its start or the first post until it is idle, and its peak memory:
+the best of three rounds in turns.
+Below each, the calls that a job costs, by kind, to create its pods and to delete them, as the API server counts them,
+and the processor time of all that takes part per thousand pods. Where other programs are at work, the ratio of these
+times is what the ratio of the rates would be on an idle machine. Last, the cost of idle jobs.
 
 Clients, API server and etcd share the machine, as they do in the tests.
 """
@@ -43,6 +46,8 @@ from tests.cluster.cluster import Cluster, temporary_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = 64
+POSTERS = 16  # connections that post jobs while the controller runs
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROUNDS = 3
 POLL = 0.2
@@ -86,14 +91,25 @@ class Sizes:
     each: int = 10
 
 
+def processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def servers_time(cluster: Cluster) -> float:
+    """Return the processor time of API server and etcd."""
+    processes = [cluster.daemons[name].process for name in ("etcd", "kube-apiserver")]
+    return sum((processor_time(each.pid) for each in processes if each is not None), 0.0)
+
+
 @dataclass(slots=True)
 class Controller:
     process: subprocess.Popen[bytes]
 
     @property
     def cpu(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_time(self.process.pid)
 
     @property
     def peak(self) -> float:
@@ -194,7 +210,7 @@ async def watching(client: Client, namespace: str) -> AsyncIterator[ClusterCache
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]]) -> int:
+async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]], parallel: int = PARALLEL) -> int:
     async def work() -> int:
         done = 0
         for method, path, body in calls:
@@ -202,7 +218,7 @@ async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]]
             done += 1
         return done
 
-    return sum(await asyncio.gather(*(work() for _ in range(PARALLEL))))
+    return sum(await asyncio.gather(*(work() for _ in range(parallel))))
 
 
 def rate(pods: int, moments: tuple[float, float]) -> float:
@@ -211,18 +227,30 @@ def rate(pods: int, moments: tuple[float, float]) -> float:
     return pods / max(last - first, POLL)
 
 
-async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[float, float]:
-    """Return the pods created and deleted per second by a bare client, measured as for the controller."""
+@dataclass(frozen=True, slots=True)
+class Limit:
+    made: float
+    removed: float
+    time_made: float  # processor time per thousand pods, of the servers and the client
+    time_removed: float
+
+
+async def limit(cluster: Cluster, client: Client, namespace: str, pods: Sequence[bytes]) -> Limit:
+    """Measure a bare client as the controller is measured."""
     path = resources.PODS.path(namespace)
     names = [json.loads(body)["metadata"]["name"] for body in pods]
     options = b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{}}'
     creates = iter([("POST", path, body) for body in pods])
     deletes = iter([("DELETE", f"{path}/{name}", options) for name in names])
     async with watching(client, namespace):
+        times = [servers_time(cluster) + time.process_time()]
         made, _ = await asyncio.gather(until(client, namespace, len(pods)), at_once(client, creates))
         await asyncio.sleep(2)
+        times.append(servers_time(cluster) + time.process_time())
         removed, _ = await asyncio.gather(until(client, namespace, 0), at_once(client, deletes))
-        return rate(len(pods), made), rate(len(pods), removed)
+        times.append(servers_time(cluster) + time.process_time())
+        first, second, third = (each / len(pods) * 1000 for each in times)
+        return Limit(rate(len(pods), made), rate(len(pods), removed), second - first, third - second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +262,26 @@ class Outcome:
     cpu_made: float  # seconds per thousand pods
     cpu_removed: float
     peak: float
+    time_made: float  # processor time per thousand pods, of the servers and the controller
+    time_removed: float
 
 
-async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Sequence[tuple[str, int]]) -> Outcome:
-    """Measure the controller, which finds the jobs at its start; later they are suspended."""
+async def measured(
+    cluster: Cluster, client: Client, namespace: str, jobs: Sequence[tuple[str, int]], *, posted: bool
+) -> Outcome:
+    """Measure the controller, which finds the jobs at its start, or is there before them; later they are suspended."""
     total = sum(pods for _, pods in jobs)
     path = resources.JOBS.path(namespace)
-    await at_once(client, iter([("POST", path, json.dumps(job(*one)).encode()) for one in jobs]))
-    before = await calls(client)
-    with controller(kubeconfig, namespace) as running:
-        made = await until(client, namespace, total)
+    posts = iter([("POST", path, json.dumps(job(*one)).encode()) for one in jobs])
+    if not posted:
+        await at_once(client, posts)
+    before, began = await calls(client), servers_time(cluster)
+    with controller(cluster.folder / "admin.config", namespace) as running:
+        first, started = time.monotonic(), running.cpu if posted else 0.0
+        made, _ = await asyncio.gather(until(client, namespace, total), at_once(client, posts, POSTERS))
+        made = (first, made[1]) if posted else made
         await running.idle()
-        cpu_made, between = running.cpu, await calls(client)
+        cpu, between, middle = running.cpu, await calls(client), servers_time(cluster)
         removed, _ = await asyncio.gather(
             until(client, namespace, 0), _suspended(client, namespace, [name for name, _ in jobs])
         )
@@ -255,9 +291,11 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
             removed=rate(total, removed),
             calls_made=between - before,
             calls_removed=await calls(client) - between,
-            cpu_made=cpu_made / total * 1000,
-            cpu_removed=(running.cpu - cpu_made) / total * 1000,
+            cpu_made=(cpu - started) / total * 1000,
+            cpu_removed=(running.cpu - cpu) / total * 1000,
             peak=running.peak,
+            time_made=(middle - began + cpu - started) / total * 1000,
+            time_removed=(servers_time(cluster) - middle + running.cpu - cpu) / total * 1000,
         )
 
 
@@ -292,21 +330,33 @@ async def idle_cost(client: Client, kubeconfig: Path, namespace: str, jobs: int)
 
 
 async def fresh(client: Client, name: str) -> str:
-    await client.create(resources.NAMESPACES, None, json.dumps({"metadata": {"name": name}}).encode())
+    await client.create(NAMESPACES, None, json.dumps({"metadata": {"name": name}}).encode())
     account = json.dumps({"metadata": {"name": "default"}}).encode()
     with contextlib.suppress(ApiError):
         await client.create(SERVICE_ACCOUNTS, name, account)
     return name
 
 
-def line(what: str, limits: Sequence[float], ours: Sequence[Outcome]) -> str:
-    """Print the best of all rounds, of the bare client and of the controller."""
+def line(what: str, limits: Sequence[Limit], ours: Sequence[Outcome]) -> str:
+    """Return the best of all rounds, of the bare client and of the controller."""
     made, removed = max(got.made for got in ours), max(got.removed for got in ours)
+    most_made, most_removed = max(each.made for each in limits), max(each.removed for each in limits)
     cpu_made, cpu_removed = min(got.cpu_made for got in ours), min(got.cpu_removed for got in ours)
     return (
-        f"{what:24}{made:8.0f}{made / limits[0]:7.2f}{removed:11.0f}{removed / limits[1]:7.2f}"
+        f"{what:24}{made:8.0f}{made / most_made:7.2f}{removed:11.0f}{removed / most_removed:7.2f}"
         f"{cpu_made:12.2f}{cpu_removed:7.2f}{max(got.peak for got in ours):6.0f}"
     )
+
+
+def times_line(limits: Sequence[Limit], ours: Sequence[Outcome]) -> str:
+    """Return the least processor time of all rounds, of the bare client and of the controller with the servers."""
+    shown = []
+    for what, bare, led in (
+        ("created", [each.time_made for each in limits], [each.time_made for each in ours]),
+        ("deleted", [each.time_removed for each in limits], [each.time_removed for each in ours]),
+    ):
+        shown.append(f"{what}: limit {min(bare):.2f} s, controller {min(led):.2f} s, ratio {min(bare) / min(led):.2f}")
+    return f"  processor time per 1000 pods, {'; '.join(shown)}"
 
 
 def calls_line(what: str, counts: collections.Counter[str], jobs: int) -> str:
@@ -317,22 +367,25 @@ def calls_line(what: str, counts: collections.Counter[str], jobs: int) -> str:
 async def compare(cluster: Cluster, sizes: Sizes) -> None:
     kubeconfig = cluster.folder / "admin.config"
     async with Client(find_access(str(kubeconfig)), parallel_writes=PARALLEL) as client:
+        many = [(f"j{n}", sizes.each) for n in range(sizes.jobs)]
         work = {
-            f"1 job of {sizes.large} pods": [("large", sizes.large)],
-            f"{sizes.jobs} jobs of {sizes.each} pods": [(f"j{n}", sizes.each) for n in range(sizes.jobs)],
+            f"1 job of {sizes.large} pods": ([("large", sizes.large)], False),
+            f"{sizes.jobs} jobs of {sizes.each} pods": (many, False),
+            f"{sizes.jobs} of {sizes.each}, posted": (many, True),
         }
         print(f"{'':24}{'made/s':>8}{'ratio':>7}{'removed/s':>11}{'ratio':>7}{'CPU s/1000':>12}{'+gone':>7}{'MiB':>6}")
-        for number, (what, jobs) in enumerate(work.items()):
-            limits, ours = [], []
+        for number, (what, (jobs, posted)) in enumerate(work.items()):
+            limits, ours = list[Limit](), list[Outcome]()
             # In turns, so that a slow phase of the machine affects both.
             for turn in range(sizes.rounds):
                 bare = await fresh(client, f"bare-{number}-{turn}")
-                limits.append(await limit(client, bare, bodies(jobs, bare)))
-                print(f"  limit, round {turn + 1:<9}{limits[-1][0]:8.0f}{'':7}{limits[-1][1]:11.0f}", flush=True)
+                limits.append(await limit(cluster, client, bare, bodies(jobs, bare)))
+                print(f"  limit, round {turn + 1:<9}{limits[-1].made:8.0f}{'':7}{limits[-1].removed:11.0f}", flush=True)
                 led = await fresh(client, f"ours-{number}-{turn}")
-                ours.append(await measured(client, kubeconfig, led, jobs))
+                ours.append(await measured(cluster, client, led, jobs, posted=posted))
                 print(f"  controller{'':12}{ours[-1].made:8.0f}{'':7}{ours[-1].removed:11.0f}", flush=True)
-            print(line(what, [max(rates) for rates in zip(*limits, strict=True)], ours), flush=True)
+            print(line(what, limits, ours), flush=True)
+            print(times_line(limits, ours))
             print(calls_line("pods created", ours[-1].calls_made, len(jobs)))
             print(calls_line("pods deleted", ours[-1].calls_removed, len(jobs)), flush=True)
         if sizes.idle:

@@ -2,7 +2,9 @@
 
 Start: from the first call until the last of 1, 64 and 256 pods has printed a line. The baseline is the same shell
 command by bare `subprocess`, one after the other, and podman if it is installed. `sandbox` is the engine's lower half
-alone, without the time to make a job's namespaces; `pumice run` is everything, from the start of the interpreter.
+alone, without the time to make a job's namespaces; `pumice run` is everything, from the start of the interpreter. Both
+the time that passes and the processor time, with the end of all processes, are compared with those of the sandbox and
+of the start of Python. All are medians; `--rounds` chooses of how many rounds.
 
 Throughput: one connection from pod to pod, compared with the same two programs over loopback, in Gbit/s.
 
@@ -17,21 +19,23 @@ import contextlib
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pumice.engines.local.network.addresses import address
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 from scripts.frameworks import TORCH, environment, find
+from scripts.processor_time import processor_time
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (1, 64, 256)
-ROUNDS = {1: 5, 64: 3, 256: 2}
+ROUNDS = 9
 PODMAN_ROUNDS = {1: 2, 64: 1}
 COMMAND = ("sh", "-c", "echo up; exec sleep 1000")
 SECONDS = 3
@@ -131,8 +135,8 @@ async def _by_sandbox(pods: int) -> float:
     return times[0]
 
 
-def job_of(pods: int) -> str:
-    main = {"name": "main", "image": "host", "command": list(COMMAND)}
+def job_of(pods: int, command: Sequence[str] = COMMAND) -> str:
+    main = {"name": "main", "image": "host", "command": list(command)}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [main]}
     task = {"name": "pod", "replicas": pods, "template": {"spec": spec}}
     job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bench"}}
@@ -179,29 +183,49 @@ def by_podman(pods: int) -> float:
     return times[0]
 
 
-def measure_start() -> None:
-    print("start           pods   seconds    ms/pod   times subprocess")
+def python_start(_pods: int) -> float:
+    times: list[float] = []
+    with timed(times):
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return times[0]
+
+
+def measure_start(rounds: int) -> None:
     methods: dict[str, Callable[[int], float]] = {
+        "python": python_start,
         "subprocess": by_subprocess,
         "sandbox": by_sandbox,
         "pumice run": by_run,
     }
+    print(f"{'':<33}{'times that of':>29}{'of a processor, times that of':>32}")
+    print("start           pods   seconds    ms/pod subprocess   sandbox    python     seconds   sandbox    python")
     for pods in SIZES:
-        best = dict.fromkeys(methods, float("inf"))
+        wall: dict[str, list[float]] = {name: [] for name in methods}
+        processor: dict[str, list[float]] = {name: [] for name in methods}
         # In turns, so that a busy moment of the machine affects all of them.
-        for _ in range(ROUNDS[pods]):
+        for _ in range(rounds):
             for name, method in methods.items():
-                best[name] = min(best[name], method(pods))
+                with processor_time() as spent:
+                    wall[name].append(method(pods))
+                    processor[name].append(spent())
         if shutil.which("podman") and pods in PODMAN_ROUNDS:
             try:
-                best["podman"] = min(by_podman(pods) for _ in range(PODMAN_ROUNDS[pods]))
+                wall["podman"] = [by_podman(pods) for _ in range(PODMAN_ROUNDS[pods])]
             except subprocess.TimeoutExpired:
                 print(f"  podman took longer than {LONGEST} s")
             except subprocess.CalledProcessError as error:
                 print("  podman does not run here:", (error.stderr.strip().splitlines() or ["no reason given"])[-1])
-        for name, took in best.items():
-            ratio = took / best["subprocess"]
-            print(f"  {name:<12} {pods:>5} {took:>9.3f} {1000 * took / pods:>9.2f} {ratio:>18.1f}")
+        took = {name: statistics.median(each) for name, each in wall.items()}
+        used = {name: statistics.median(each) for name, each in processor.items()}
+        for name, seconds in took.items():
+            line = f"  {name:<12} {pods:>5} {seconds:>9.3f} {1000 * seconds / pods:>9.2f}"
+            ratios = (seconds / took[each] for each in ("subprocess", "sandbox", "python"))
+            line += " {:>10.1f} {:>9.1f} {:>9.1f}".format(*ratios)
+            if name in used:
+                line += (
+                    f" {used[name]:>9.2f} s {used[name] / used['sandbox']:>11.1f} {used[name] / used['python']:>10.1f}"
+                )
+            print(line, flush=True)
 
 
 # --- throughput -------------------------------------------------------------------------------------------------------
@@ -279,10 +303,16 @@ def measure_torch() -> None:
 
 
 def main() -> int:
-    parts = {"start": measure_start, "throughput": measure_throughput, "torch": measure_torch}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="*", metavar="|".join(parts), help="only these parts")
-    for part in parser.parse_args().part or parts:
+    parser.add_argument("part", nargs="*", metavar="start|throughput|torch", help="only these parts")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the start; the default is %(default)s")
+    args = parser.parse_args()
+    parts: dict[str, Callable[[], None]] = {
+        "start": lambda: measure_start(args.rounds),
+        "throughput": measure_throughput,
+        "torch": measure_torch,
+    }
+    for part in args.part or parts:
         parts[part]()
     return 0
 

@@ -20,9 +20,9 @@ from operator import itemgetter
 from pathlib import Path
 
 from pumice.engines.local.kubelet.container_logs import LogPump
-from pumice.engines.local.logs.log_file import LogFile
-from pumice.engines.local.logs.log_reader import LogReader
-from pumice.engines.local.runs.journal import SequenceNumbers
+from pumice.store.journal import SequenceNumbers
+from pumice.store.logs.log_file import LogFile
+from pumice.store.logs.log_reader import LogReader
 
 PODS = 8
 LINES = 50_000

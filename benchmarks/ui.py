@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pumice.engines.local.runs.run_store import RunStore
+from pumice.store.files.run_store import RunStore
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from scripts.made_stories import bert, sweep
 
@@ -48,7 +49,7 @@ def main() -> int:
         words = [str(Path(sys.executable).with_name("pumice")), "ui", "--no-open"]
         with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as page:
             try:
-                return _measure(page, uid)
+                return measure(page, uid, _ENDPOINTS, (_MEMORY, _BUSY))
             finally:
                 page.send_signal(signal.SIGTERM)
 
@@ -65,7 +66,9 @@ def _make(home: Path) -> str:
     return uid
 
 
-def _measure(page: subprocess.Popen[str], uid: str) -> int:
+def measure(page: subprocess.Popen[str], uid: str, endpoints: Sequence[str], limits: tuple[int, float]) -> int:
+    """Print what the page costs; return 1 if it exceeds the limits, in MiB and in per cent of a core."""
+    most_memory, most_busy = limits
     address = urlsplit(page.stdout.readline().strip() if page.stdout is not None else "")
     cookie = _request(address.netloc, f"{address.path}?{address.query}", "").headers["Set-Cookie"].partition(";")[0]
     targets = [
@@ -73,7 +76,7 @@ def _measure(page: subprocess.Popen[str], uid: str) -> int:
         "/api/jobs",
         f"/jobs/{uid}",
         f"/api/jobs/{uid}",
-        *(f"/api/jobs/{uid}/{name}" for name in _ENDPOINTS),
+        *(f"/api/jobs/{uid}/{name}" for name in endpoints),
     ]
     for target in targets:
         times = []
@@ -94,8 +97,9 @@ def _measure(page: subprocess.Popen[str], uid: str) -> int:
     before, begin = _processor_time(page.pid), time.monotonic()
     time.sleep(_IDLE)
     busy = 100 * (_processor_time(page.pid) - before) / (time.monotonic() - begin)
-    print(f"memory {memory:.0f} MiB (limit {_MEMORY}), processor while idle {busy:.2f} % of a core (limit {_BUSY:g})")
-    return 0 if memory < _MEMORY and busy < _BUSY else 1
+    print(f"memory {memory:.0f} MiB (limit {most_memory}), ", end="")
+    print(f"processor while idle {busy:.2f} % of a core (limit {most_busy:g})")
+    return 0 if memory < most_memory and busy < most_busy else 1
 
 
 def _request(host: str, target: str, cookie: str) -> http.client.HTTPResponse:

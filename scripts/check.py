@@ -27,7 +27,7 @@ from scripts.user_cache import cache_directory
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
-PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
+PURE_PACKAGES = ("model", "plugins", "admission", "diagnosis", "reconcile")
 PURE_TESTS = tuple(f"tests/unit/{package}" for package in PURE_PACKAGES)
 # Tests whose result depends on the rights of the user: real sandboxes, and files that are made, owned and removed. What
 # the kubelet, policies, verdicts, views and flags do is the same for every user.
@@ -57,12 +57,13 @@ USER_TESTS = (
     "tests/local/test_run_inputs.py",
     "tests/local/test_run_volumes.py",
     "tests/local/test_scripted_hour.py",
+    "tests/local/test_run_code.py",
     "tests/local/test_secrets.py",
     "tests/local/test_session.py",
     "tests/local/test_top.py",
     "tests/local/test_tunnel_programs.py",
     "tests/unit/engines/local/images",
-    "tests/unit/engines/local/state",
+    "tests/unit/store/files",
     "tests/unit/engines/local/volumes",
     "tests/unit/engines/local/sandbox",
 )
@@ -176,8 +177,15 @@ def tests(collection: Beside | None) -> list[Check]:
     is_root = sys.platform == "linux" and os.geteuid() == 0
     fuzz = Beside([sys.executable, "-m", "scripts.fuzz", "--seconds=10"])
     user = Beside([sys.executable, "-m", "scripts.ordinary_user", *USER_PYTEST])
+    pythons = Beside([sys.executable, "-m", "scripts.pythons"])
     again = [Check("tests as an ordinary user", 30, user.finish)] if is_root else []
     ignored = ONLY_AS_USER if is_root else ()
+
+    def provided_programs() -> bool:
+        good = outside_programs()
+        # It needs these programs. It has the lowest priority, and takes what the other checks leave.
+        pythons.start({})
+        return good
 
     def all_tests() -> bool:
         # Tests wait for processes and servers a third of the time; these use it.
@@ -188,7 +196,7 @@ def tests(collection: Beside | None) -> list[Check]:
         return subprocess.run(arguments, check=False).returncode == 0
 
     return [
-        Check("outside programs", 1, outside_programs),
+        Check("outside programs", 1, provided_programs),
         *(Check(name, 1, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         # Only where it is asked for: measuring makes Python code two to three times as slow.
         command("tests of the pure packages", 25, *BUSY, "--cov", "--cov-report=", *measured()),
@@ -198,6 +206,7 @@ def tests(collection: Beside | None) -> list[Check]:
         Check("kubernetes programs", 1, kubernetes),
         Check("fuzz", 1, fuzz.finish),
         *again,
+        Check("other Pythons", 1, pythons.finish),
     ]
 
 

@@ -1,30 +1,34 @@
 """Builds docs/reference/commands.md from the arguments that each command declares.
 
-The help texts of argparse differ between Python versions, so this module records the declared arguments and formats
-them itself.
+The help texts of argparse differ between Python versions, so this module formats the declared arguments itself.
 """
+
+# ruff: noqa: SLF001 - argparse has no other way to list arguments and their groups
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Final
 
 from pumice.cli.help_examples import EXAMPLES
 from pumice.cli.main import COMMANDS, load_command
+from pumice.client.run_options.kinds import SWITCH
+from pumice.client.run_options.table import ROWS, option_name
 from scripts.docs_runs import RUNS
 from scripts.docs_text import code, fenced, sentence, table
 
 INTRODUCTION = """\
 # Commands
 
-Only `controller`, `webhook`, `install --check` and `install --upgrade` contact a cluster; none contacts a registry.
+Only `contexts`, `controller`, `webhook`, `install --check`, `install --upgrade` and commands with `--on CONTEXT`
+contact a cluster; none contacts a registry.
 
 - Results go to standard output, messages to standard error.
 - Exit code 0: success; warnings do not change the exit code. 1: the output could not be written. 2: invalid input or
   command line. 130: interrupted by Ctrl-C.
 - Output is coloured only on a terminal, and never if `NO_COLOR` is set.
-- `FILE` is YAML or JSON and may contain several documents; `-` is standard input.
+- `FILE` is YAML or JSON and may contain several documents; `-` is standard input. `run` and `submit` take scripts, too.
 
 """
 
@@ -33,7 +37,13 @@ MORE = {
 Writes `NAME.yaml`, with comments, and never overwrites a file. The name of the Job is that of the script, made a valid
 name. The file validates without warnings, runs with `pumice run NAME.yaml` in the directory of the script, or with
 `--fit` where it asks for GPUs that this machine lacks, and is meant for a cluster, too. The script is read for its
-imports and never run; it may not exist yet. Without a script, `init` asks on a terminal.
+imports and never run; it may not exist yet. Without a script, `init` asks on a terminal. A torch script that reads
+`LOCAL_RANK` gets the value 0 where torchrun does not start it.
+
+`--workers` is the number of ranks: for torch so many pods, rank 0 (`master`) among them; for MPI so many workers beside
+the launcher; for TensorFlow so many workers and one `ps`, but none for a script that uses
+`MultiWorkerMirroredStrategy`, which cannot have one; for Ray a head and one worker less, beside the driver. Arguments
+after `--` are written into the file.
 """,
     "validate": """\
 The format of a finding is `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the path of a warning, and with
@@ -80,10 +90,25 @@ working directory and the active Python environment visible in every pod. Exampl
 
 A `pumice.toml` next to the job file sets the same options as the flags; flags take precedence. `[images]` and
 `[entrypoints]` have image names as keys; `[mounts]` has a list `paths`, or paths in pods as keys
-(`"/workspace" = "./src:ro"`); `fit = true` is `--fit`. Words of an entry point that begin with `./`
+(`"/workspace" = "./src:ro"`); `fit = true` is `--fit`; `args = ["--lr", "0.1"]` are arguments of the program, which
+those of the command line replace. Words of an entry point that begin with `./`
 are paths relative to `pumice.toml`. Two more tables have image names as keys: `[programs]` lists files to put into
 `/usr/local/bin` of the containers, and `[files]` maps paths in the containers to the files and
 directories to put there.
+
+A script (`.py`, `.sh` or an executable program) needs no Job file: `pumice run train.py --workers 4 -- --lr 0.1` runs
+the Job that `pumice init` would write, with the same options, and writes none; `pumice get RUN -o yaml` prints it.
+`--workers`, `--gpus`, `--framework` and `--name` are for scripts only.
+
+Arguments after `--` go to the first container of each task that runs the same program as the first task, or as rank 0
+of a PyTorch job, whatever their other arguments are; of an MPI job only to the launcher. They follow `args`, else
+`command`; Kubernetes expands nothing of them. Programs that serve others, such as sshd, sleep or tensorboard, do not
+count. If tasks run several programs, `--args-for TASK`, which may be repeated, says which get them. The script of `sh
+-c` must use `"$@"`; the refusal of one that does not shows the changed line. A container without `command` and `args`
+needs an image on this machine, or `--entrypoint`. The value of an argument whose name has TOKEN, SECRET, PASSWORD or
+KEY (`--api-key X`, `--token=X`, `wandb.key=X`; not `--tokenizer` and `--max-tokens`) is shown as `***` and not stored:
+the Job has a variable in its place, `$(ARG_API_KEY)`, whose value is kept and lost as that of `--env API_KEY`; `pumice
+resume RUN --env ARG_API_KEY` supplies it.
 
 The output of the pods goes to standard output, each line with its pod; the progress of the job goes to standard error.
 A pod that fails, is killed or restarts a container gets a line there at once, with what follows from it.
@@ -159,6 +184,16 @@ nothing is missing. 1: something is missing, not rolled out or could not be chec
 input, or the cluster does not answer. With `--json` every line is one JSON object with the keys `check`, `state` (`ok`,
 `missing` or `unknown`), `found` and `todo`.
 """,
+    "contexts": """\
+Lists `local`, which is this machine, and the contexts of the kubeconfig; `*` is where commands go without `--on`. Each
+cluster is asked for at most 2 seconds: the controller is `Pumice`, `Volcano`, `none`, or `unknown` if you may not read
+its Lease. Exit code 2: the kubeconfig cannot be read. With `-o json` every item has the keys `name`, `isDefault`,
+`server`, `namespace`, `controller` and `problem`.
+""",
+    "nodes": """\
+What is free is what the pods of all namespaces leave; it is `?` if you may not read them. With `-o json` every item has
+the keys `name`, `ready`, `schedulable`, `total` and `free`, which is null if it is not known.
+""",
     "completion": """\
 The script completes commands, flags, their values, files, and the names of plugins, images, runs and pods. It follows
 from the flags of this version, so print it again after an upgrade, or source it where your shell starts.
@@ -170,16 +205,13 @@ to use it in an editor.
 }
 
 
-class Recorder(argparse.ArgumentParser):
-    """A parser that records the declared arguments."""
+_OF_ARGPARSE: Final = 2  # groups that every parser has: positional arguments and options
 
-    def __init__(self) -> None:
-        super().__init__(add_help=False)
-        self.declared: list[tuple[tuple[str, ...], dict[str, Any]]] = []
-
-    def add_argument(self, *names: Any, **more: Any) -> argparse.Action:
-        self.declared.append((names, more))
-        return super().add_argument(*names, **more)
+TOML = """\
+Two files set options for more than one run: `pumice.toml` next to the job file, and
+`$XDG_CONFIG_HOME/pumice/config.toml` (`~/.config/pumice/config.toml`), which is yours alone: only there, or by flags,
+you consent and set limits. Flags take precedence; what may be repeated adds up.
+"""
 
 
 def page() -> str:
@@ -187,34 +219,60 @@ def page() -> str:
 
 
 def section(name: str) -> str:
-    recorder = Recorder()
-    load_command(name).add_arguments(recorder)
-    usage = " ".join(["pumice", name, *(_usage(names, more) for names, more in recorder.declared)])
+    parser = argparse.ArgumentParser(add_help=False)
+    load_command(name).add_arguments(parser)
+    usage = " ".join(["pumice", name, *map(_usage, parser._actions)])
     parts = [f"## pumice {name}\n", f"{sentence(COMMANDS[name].summary)}\n", fenced("text", usage)]
-    if recorder.declared:
-        rows = [(_spellings(names, more), more["help"]) for names, more in recorder.declared]
-        parts.append(table(("Argument", "Meaning"), rows))
+    for title, actions in _groups(parser):
+        rows = [(_spellings(action), str(action.help)) for action in actions]
+        parts.append(table((title[:1].upper() + title[1:], "Meaning"), rows))
     parts.append(f"Examples:\n\n{fenced('sh', chr(10).join(EXAMPLES[name]))}")
-    return "\n".join([*parts, MORE.get(name) or RUNS[name]])
+    parts.append(MORE.get(name) or RUNS[name])
+    if name == "run":
+        parts += [TOML, table(("Flag", "`pumice.toml`", "`config.toml`"), [*_toml_keys()])]
+    return "\n".join(parts)
 
 
-def _usage(names: Sequence[str], more: dict[str, Any]) -> str:
+def _toml_keys() -> Iterator[tuple[str, str, str]]:
+    """The options that a TOML file may set, and by which key."""
+    for name, row in ROWS.items():
+        key = option_name(name)
+        project = row.project if row.kind is SWITCH or not row.has_flag else f"[{row.project}]"
+        if row.project or row.config:
+            yield (
+                code(f"--{key}" if row.has_flag else f"-- {row.metavar}"),
+                code(project) if row.project else "",
+                code(key) if row.config else "",
+            )
+
+
+def _groups(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[argparse.Action]]]:
+    """Yield the arguments without a group, then each group, which is not empty, with its title."""
+    groups = [(str(group.title), group._group_actions) for group in parser._action_groups[_OF_ARGPARSE:]]
+    grouped = [action for _, actions in groups for action in actions]
+    yield from (
+        (title, actions)
+        for title, actions in [("Argument", [each for each in parser._actions if each not in grouped]), *groups]
+        if actions
+    )
+
+
+def _usage(action: argparse.Action) -> str:
     """Return one argument in the form of a usage line."""
-    if names[0].startswith("-"):
-        return f"[{_with_value(names[0], more)}]"
-    word = str(more["metavar"])
-    return {"?": f"[{word}]", "+": f"{word}...", "*": f"[{word}...]"}.get(more.get("nargs", ""), word)
+    if action.option_strings:
+        return f"[{_with_value(action.option_strings[0], action)}]"
+    word = str(action.metavar)
+    return {"?": f"[{word}]", "+": f"{word}...", "*": f"[{word}...]"}.get(str(action.nargs), word)
 
 
-def _spellings(names: Sequence[str], more: dict[str, Any]) -> str:
-    if names[0].startswith("-"):
-        return ", ".join(code(_with_value(name, more)) for name in names)
-    return code(more["metavar"])
+def _spellings(action: argparse.Action) -> str:
+    if action.option_strings:
+        return ", ".join(code(_with_value(name, action)) for name in action.option_strings)
+    return code(str(action.metavar))
 
 
-def _with_value(name: str, more: dict[str, Any]) -> str:
-    if more.get("action") == "store_true":
+def _with_value(name: str, action: argparse.Action) -> str:
+    if action.nargs == 0:
         return name
-    choices = more.get("choices")
-    value = "|".join(choices) if choices else more.get("metavar", name.lstrip("-").upper())
+    value = "|".join(map(str, action.choices)) if action.choices else action.metavar or name.lstrip("-").upper()
     return f"{name} {value}"

@@ -8,7 +8,7 @@ from scripts.docs_text import code, table
 INTRODUCTION = """\
 # Permissions
 
-[中文](zh/permissions.md) · [All guides](../../README.md#read-on)
+[中文](zh/permissions.md) · [All guides](README.md)
 
 `pumice install` creates two ServiceAccounts. Their roles have no wildcards and grant nothing that no code needs. These
 tables are generated from the same list as the roles, and tests run with exactly these permissions.
@@ -21,6 +21,10 @@ SECRETS = """\
 The controller creates the key pair of a job that uses the `ssh` plugin and deletes it with the job. It may not get,
 list or watch Secrets. To find out whether the Secret of a job still exists, it sends a dry-run patch that changes
 nothing, to the one name that it chose itself.
+
+With `pumice install --keep-log-tails` it does the same for the Secret `JOB-log-tails` of each job that restarts. This
+is off by default, because it lets the controller read the logs of all pods. The Secret holds the last lines of failed
+pods: who may read Secrets of the namespace may read them.
 
 This has limits: the response to a patch contains the object. With the controller's token and the name of a Secret, an
 attacker could read that Secret by patching it, and could overwrite it, but could not find out names. To rule this out
@@ -50,14 +54,17 @@ There is one Lease per namespace, `pumice-controller-a` and so on; the controlle
 the Lease. So the namespaces of several controllers may overlap: no job is served by two. A controller for all
 namespaces, with the Lease `pumice-controller`, takes precedence: those for single namespaces become standbys within
 a few seconds, and it begins when they have. The Role in `kube-system` names only `pumice-controller`; add
-`pumice-controller-a` and so on, or these Leases are in the namespace of the installation only. A controller outside
-of the cluster needs the same permissions on Leases in `kube-system`, and in `pumice-system` where that exists.
+`pumice-controller-a` and so on. A controller without the right to its Lease ends and names the right. A controller
+outside of the cluster needs the same permissions on Leases in `kube-system`.
 
 ## For users
 
-Users need `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` on `jobs.batch.volcano.sh` in their
-namespaces, and `create` on `commands.bus.volcano.sh` to suspend jobs with `vcctl`. A user who may create Jobs can run
-any pod with any ServiceAccount of the namespace, exactly as with permission to create pods.
+Pumice's commands with `--on` need the roles of [examples/roles](../../examples/roles/cluster-user.yaml):
+`pumice-viewer` to read, `pumice-runner` to run and change Jobs, `pumice-cluster-viewer` for what is shared. With
+kubectl and `vcctl`, users need `create`, `get`, `list`, `watch`, `update`, `patch` and `delete` on
+`jobs.batch.volcano.sh` in their namespaces, and `create` on `commands.bus.volcano.sh` to suspend jobs. A user who may
+create Jobs can run any pod with any ServiceAccount of the namespace, and read its Secrets, exactly as with permission
+to create pods.
 """
 
 
@@ -107,7 +114,8 @@ def _row(grant: Grant) -> tuple[str, str, str, str]:
     named = f" named {', '.join(map(code, grant.resource_names))}" if grant.resource_names else ""
     where = "its own namespace" if grant.own_namespace else code(grant.namespace) if grant.namespace else "everywhere"
     gangs = f"; only with `--gang` {' or '.join(grant.gangs)}" if grant.gangs else ""
-    return ", ".join(map(code, kinds)) + named, ", ".join(grant.verbs), where, grant.reason + gangs
+    tails = "; only with `--keep-log-tails`" if grant.log_tails else ""
+    return ", ".join(map(code, kinds)) + named, ", ".join(grant.verbs), where, grant.reason + gangs + tails
 
 
 def kind(resource: str, group: str) -> str:

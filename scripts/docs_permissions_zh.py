@@ -19,6 +19,9 @@ REASONS = {
     ),
     "executes Commands, then deletes them": "执行 Command，然后删除它们",
     "runs the pods of jobs": "运行作业的 Pod",
+    "keeps the last lines of the first failed pod of each attempt in a Secret of the job": (
+        "把每次尝试中最先失败的 Pod 的最后几行日志保存在作业的 Secret 中"
+    ),
     "manages host names and host lists of jobs": "管理作业的主机名和主机列表",
     "manages the NetworkPolicy of jobs that request one": "为需要的作业管理 NetworkPolicy",
     "creates and deletes the key pair of jobs that use ssh; never lists or reads Secrets": (
@@ -34,9 +37,6 @@ REASONS = {
     "creates this Lease; finds the Leases of controllers that serve single namespaces": (
         "创建这个 Lease；查找只服务单个命名空间的控制器的 Lease"
     ),
-    "leader election among controllers for single namespaces, and of earlier versions": (
-        "只服务单个命名空间的控制器之间的领导者选举，以及旧版本的领导者选举"
-    ),
     "shares its certificates between its replicas, and renews them when they are removed": (
         "在副本之间共享证书，证书被删除时重新生成"
     ),
@@ -50,7 +50,7 @@ REASONS = {
 INTRODUCTION = """\
 # 权限
 
-[English](../permissions.md) · [全部指南](../../../README.zh.md#继续阅读)
+[English](../permissions.md) · [全部指南](README.md)
 
 `pumice install` 创建两个 ServiceAccount。它们的角色没有通配符，也不授予代码不需要的任何权限。以下表格与角色由同一份列表生成，测试也恰好以这些权限运行。
 
@@ -61,6 +61,9 @@ SECRETS = """\
 
 对于使用 `ssh` 插件的作业，控制器创建密钥对，并随作业一起删除。它不能 get、list 或 watch Secret。要知道作业的 Secret 是否还在，
 它向自己选定的那一个名字发送一个不改变任何内容的 dry-run patch。
+
+使用 `pumice install --keep-log-tails` 时，它对每个重启过的作业的 Secret `JOB-log-tails` 也这样做。这个选项默认关闭，因为它允许控制器读取所有 Pod 的日志。
+该 Secret 保存失败 Pod 的最后几行：可以读取命名空间中 Secret 的人都能读到它们。
 
 这种保护有限度：patch 的应答中含有该对象。攻击者如果有控制器的令牌，又知道 Secret 的名字，就可以通过 patch 读取它，也可以覆盖它，但无法查出名字。
 要连这一点也排除，请只服务部分命名空间（`--namespace`），并在每个命名空间用 Role 代替 ClusterRole。
@@ -84,13 +87,14 @@ SECRETS = """\
 
 每个命名空间有一个 Lease：`pumice-controller-a`，依此类推；控制器持有 Lease 期间服务该命名空间。因此多个控制器的命名空间可以重叠：没有作业会被两个控制器服务。
 服务所有命名空间的控制器持有 Lease `pumice-controller`，它优先：只服务单个命名空间的控制器在几秒之内转为备用，然后它才开始。`kube-system` 中的 Role 只列出
-`pumice-controller`；请加上 `pumice-controller-a` 等，否则这些 Lease 只在安装所在的命名空间中。集群外的控制器需要对 `kube-system` 中的 Lease 有同样的权限，
-如果有 `pumice-system`，在其中也一样。
+`pumice-controller`；请加上 `pumice-controller-a` 等。没有权限使用其 Lease 的控制器会结束，并写明所缺的权限。集群外的控制器需要对 `kube-system` 中的 Lease
+有同样的权限。
 
 ## 给用户的权限
 
-用户需要在自己的命名空间中对 `jobs.batch.volcano.sh` 有 `create`、`get`、`list`、`watch`、`update`、`patch` 和 `delete`，
-要用 `vcctl` 挂起作业，还需要对 `commands.bus.volcano.sh` 有 `create`。可以创建 Job 的用户能以命名空间中的任何 ServiceAccount 运行任何 Pod，
+Pumice 带 `--on` 的命令需要 [examples/roles](../../../examples/roles/cluster-user.yaml) 中的角色：`pumice-viewer` 用于读取，`pumice-runner` 用于运行和改变作业，
+`pumice-cluster-viewer` 用于共享的对象。使用 kubectl 和 `vcctl` 时，用户需要在自己的命名空间中对 `jobs.batch.volcano.sh` 有 `create`、`get`、`list`、`watch`、`update`、`patch` 和 `delete`，
+要挂起作业，还需要对 `commands.bus.volcano.sh` 有 `create`。可以创建 Job 的用户能以命名空间中的任何 ServiceAccount 运行任何 Pod，并读取其中的 Secret，
 与有权创建 Pod 完全一样。
 """
 
@@ -138,4 +142,5 @@ def _row(grant: Grant) -> tuple[str, str, str, str]:
     named = f"，名为 {'、'.join(map(code, grant.resource_names))}" if grant.resource_names else ""
     where = "它自己的命名空间" if grant.own_namespace else code(grant.namespace) if grant.namespace else "所有命名空间"
     gangs = f"；仅用于 `--gang` {' 或 '.join(grant.gangs)}" if grant.gangs else ""
-    return kinds + named, ", ".join(grant.verbs), where, REASONS[grant.reason] + gangs
+    tails = "；仅用于 `--keep-log-tails`" if grant.log_tails else ""
+    return kinds + named, ", ".join(grant.verbs), where, REASONS[grant.reason] + gangs + tails

@@ -6,22 +6,27 @@ change by accident.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_type_hints
 
 import msgspec
 
 import pumice
 import pumice.plugins
 import pumice.testing
-from pumice.client.run_options.keywords import Options
-from pumice.engines.local.runs.run_record import PodCounts
-from pumice.engines.local.samples.sample_file import Sample
-from pumice.engines.local.why import ActedPolicy, Follower, Hint, Holder, WhyCode
+from pumice.client.run_options.table import Options, Pathlike
+from pumice.client.sync_client import ForwardedPort
+from pumice.diagnosis.verdict import ActedPolicy, FailedPod
+from pumice.diagnosis.why import Hint, Holder, WhyCode
 from pumice.model.problem import Position, Problem
+from pumice.store.run_record import PodCounts
+from pumice.store.sample_file import Sample
 
 _INTRODUCTION = """\
 # `import pumice`
@@ -41,7 +46,7 @@ its own. At the end of the test its runs are stopped.
 """
 _FOR_PLUGINS = ("Admitted", "Base", "Context", "Path", "Pod", "Slot", "admit", "discover", "env_values", "option")
 # What values consist of.
-_PARTS = (ActedPolicy, Follower, PodCounts, Hint, Holder, WhyCode, Sample, Problem, Position)
+_PARTS = (ActedPolicy, FailedPod, PodCounts, Hint, Holder, WhyCode, Sample, Problem, Position)
 _WIDTH = 110
 _HANDLES = ("Client", "Run", "OwnedRun")
 _JOBS = ("Job", "Policy")
@@ -59,10 +64,11 @@ def page() -> str:
         *(_function(name, kinds[name]) for name in sorted(functions)),
         "## Options of `run`, `start` and `submit`\n",
         "Each has the name of its flag; [`pumice run`](commands.md#pumice-run) describes them.\n",
-        _block([f"{name}: {getattr(kind, '__forward_arg__', kind)}" for name, kind in Options.__annotations__.items()]),
+        _block([f"{name}: {_accepted(kind)}" for name, kind in get_type_hints(Options).items()]),
         "## Handles\n",
         _ASYNC_PAIRS,
         *(_handle(kinds[name]) for name in _HANDLES),
+        _handle(ForwardedPort),
         "## Values\n",
         *(_value(each) for each in sorted((*values, *_PARTS), key=lambda each: each.__name__)),
         "## Jobs\n",
@@ -78,6 +84,13 @@ def page() -> str:
         ", ".join(f"`{name}`" for name in _FOR_PLUGINS) + "; see [the guide](../guides/write-a-plugin.md).\n",
     ]
     return "\n".join(parts)
+
+
+def _accepted(kind: Any) -> str:
+    """The type of an option, as a program would write it."""
+    if isinstance(kind, type):
+        return kind.__name__
+    return str(kind).replace(str(Pathlike), "Pathlike").replace("collections.abc.", "").replace("typing.", "")
 
 
 def _is_value(kind: object) -> bool:
@@ -101,7 +114,7 @@ def _methods(kind: type, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         found = inspect.getattr_static(kind, name)
         if isinstance(found, property):
-            yield f"{name}: {_type_of(found)}"
+            yield f"{name}: {_annotations(kind)[name]}"
         else:
             yield _signature(name, found)
 
@@ -114,10 +127,12 @@ def _signature(name: str, function: Callable[..., object]) -> str:
     star = next((at for at, each in enumerate(given) if each.kind is each.KEYWORD_ONLY), len(given))
     if star < len(given) and not any(each.kind is each.VAR_POSITIONAL for each in given):
         texts.insert(star, "*")
-    text = f"{name}({', '.join(texts)}) -> {found.return_annotation}"
+    returned = found.return_annotation
+    result = returned if isinstance(returned, str) else inspect.formatannotation(returned)
+    text = f"{name}({', '.join(texts)}) -> {result}"
     if len(text) <= _WIDTH:
         return text
-    return "\n".join((f"{name}(", *(f"    {each}," for each in texts), f") -> {found.return_annotation}"))
+    return "\n".join((f"{name}(", *(f"    {each}," for each in texts), f") -> {result}"))
 
 
 def _unquoted(parameter: str) -> str:
@@ -134,7 +149,7 @@ def _value(kind: type) -> str:
         annotations = {name: each for base in reversed(kind.__mro__) for name, each in _annotations(base).items()}
         lines = [f"{name}: {annotations[name]}" for name in names]
         lines += [
-            f"{name}: {_type_of(each)}  # property"
+            f"{name}: {annotations[name]}  # property"
             for name, each in vars(kind).items()
             if isinstance(each, property) and name[0] != "_"
         ]
@@ -143,12 +158,18 @@ def _value(kind: type) -> str:
     return "\n\n".join(filter(None, (f"### `{kind.__name__}`", text, _block(lines))))
 
 
-def _type_of(found: property) -> str:
-    return str(inspect.signature(found.fget).return_annotation) if found.fget is not None else ""
-
-
 def _annotations(kind: type) -> dict[str, str]:
-    return {name: str(each) for name, each in vars(kind).get("__annotations__", {}).items()}
+    """The types of fields and properties as the code spells them; some modules evaluate them when they load."""
+    if not kind.__module__.startswith("pumice."):
+        return {}
+    [found] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    types: dict[str, str] = {}
+    for each in found.body if isinstance(found, ast.ClassDef) else ():
+        if isinstance(each, ast.AnnAssign):
+            types[ast.unparse(each.target)] = ast.unparse(each.annotation)
+        elif isinstance(each, ast.FunctionDef) and each.returns is not None:
+            types[each.name] = ast.unparse(each.returns)
+    return types
 
 
 def _tree(root: type, errors: Sequence[type]) -> Iterator[str]:

@@ -9,25 +9,37 @@ read take `@last` if no run is named, and name it on standard error. No such run
 
 RUNS = {
     "submit": """\
-The same as `pumice run -d` for each file. Prints the name of each run, `NAME:N`, on standard output. The run goes on
-when the terminal is closed. What keeps a run from starting is reported before anything is stored, with exit code 2.
+The same as `pumice run -d` for each file. Prints the name of each run, `NAME:N`, on standard output, and where its
+ports are published on standard error, if it starts at once. The run goes on when the terminal is closed. What keeps a
+run from starting is reported before anything is stored, with exit code 2.
 """,
     "ps": """\
-`TRY` is the attempt and the number of attempts that the Job allows. `-o json` prints `{"items": [...]}` with `run`,
-`name`, `number`, `uid`, `namespace`, `phase`, `pods`, `attempt`, `note`, `created`, `finished`, `exitCode` and more.
-Runs in the foreground are listed, too.
+`STATUS` is the outcome: `Held`, `Waiting`, `Starting`, `Running`, `Restarting`, `Stopping`, `Suspended`, `Succeeded`,
+`Failed` or `Stopped`. A run that a person ended is `Stopped`: by `stop`, Ctrl-C, SIGTERM, a closed terminal or closed
+output. Whatever else ended without success is `Failed`, also if a policy terminated or aborted the Job, or `--timeout`
+stopped it. `-o wide` adds the phase of the Job, what a run holds, and `PORTS`, the addresses of published ports. `PODS`
+counts those that run; of a run that has ended, those that succeeded. `TRY` is the attempt and how many there may be:
+`maxRetry`, and one more for each restart that cost no retry. `NOTE` has the arguments of the program, your note, and
+why the run waits, failed or was stopped; `no output for 80s` if no pod prints anything.
+
+`-o json` prints `{"items": [...]}` with `run`, `name`, `number`, `uid`, `namespace`, `outcome`, `phase`, `pods`,
+`attempt`, `note` (yours), `args` (a list), `message` (why it waits, failed or was stopped), `created`, `finished`,
+`exitCode`, `hang`, `published` and more. Runs in the foreground are listed, too.
 """,
     "get": f"""\
 {NAMES}
-With `--exit-code`: 0 completed, 100 ended without success, 101 not finished, 102 no such run, 103 ended by `stop` or
-`suspend`.
+`-o yaml` prints the Job as it was submitted, with its arguments, as a file that `validate` accepts: no status, nothing
+that a run adds. The value of a secret argument is a variable in it, `$(ARG_API_KEY)`: run it with `--env ARG_API_KEY`.
+
+With `--exit-code`: 0 `Succeeded`, 100 `Failed`, 101 not finished, 102 no such run, 103 `Stopped` or `Suspended`.
 """,
     "logs": f"""\
 {NAMES}
 A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`; a run is tried first. Prints what `pumice run` printed on
 standard output: the lines of all pods, containers, restarts and attempts, in the order in which they were printed. On
-standard error it names each further attempt of the Job, each restart of a container, and what is missing because the
-disk was full. With several runs, the prefix of a line names its run.
+standard error it names each further attempt of the Job, each restart of a container, where the run was suspended,
+resumed or interrupted, and what is missing because the disk was full. With several runs, the prefix of a line names its
+run.
 
 `--tail` counts the lines of all pods together, after the other filters. `--previous` shows of each container the
 execution before its newest, whether it was restarted in its pod or with the whole Job. `-f` waits for pods that do not
@@ -40,8 +52,9 @@ exist yet, continues with restarts and attempts, and ends with the run. With `--
 The exit code is that of the run. Ctrl-C leaves the run running.
 """,
     "wait": """\
-Exit code 0: all runs completed, or reached the phase. 100: ended without success. 102: no such run. 103: ended by
-`stop` or `suspend`. 124: `--timeout`. Of several runs, the highest.
+`--for` takes `finished`, an outcome such as `Failed` or a phase such as `Completed`; case does not count. Exit code 0:
+all runs are `Succeeded`, or reached the goal. 100: `Failed`. 102: no such run. 103: `Stopped` or `Suspended`. 124:
+`--timeout`. Of several runs, the highest.
 """,
     "why": f"""\
 {NAMES}
@@ -103,6 +116,22 @@ terminal it needs `-y`.
     "service": """\
 The service starts when a command needs it and ends after five minutes without work. `stop` leaves the jobs running.
 `install` writes a unit for the user's systemd, so that interrupted runs go on after the machine starts.
+""",
+    "forward": """\
+The first line on standard output is the address, `127.0.0.1:LOCAL`. Only programs of this machine reach it. Any
+number of connections are open at a time; the process of the run opens each in the network of the pod. A new
+connection goes to the pod that has the name then, also after a restart; while nothing listens there, it is reset. A
+LOCAL that is taken is refused with exit code 2, and the process that holds it is named. It ends when it is
+interrupted (exit code 130), or with a line when the run has ended, or the pod without being replaced: exit code 0 if
+it succeeded, else 1.
+""",
+    "open": """\
+Stores the run of an archive below the state directory, and prints its name, `NAME:N@file`, which `logs`, `why`,
+`get`, `history`, `replay`, `export` and the page take; `ps -a` lists it, and `rm` removes it. It is never active,
+removed by age, or run again. The same archive again is the same run. An archive has no values of secrets, and no code
+or data of the job. It is untrusted input: one with links, devices, names that lead elsewhere, more than 8 GiB or
+100,000 files, or contents that cannot be read is refused with exit code 2 and one line for each finding, and nothing
+of it is left.
 """,
     "export": """\
 The archive has the Job, the events and the logs. Values of variables whose names contain TOKEN, SECRET, PASSWORD or KEY

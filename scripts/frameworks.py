@@ -92,7 +92,15 @@ MPI4PY = Framework(
     download="2 MB",
     disk=50_000_000,
 )
-FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, RAY, MPI4PY)}
+# Other clients of a cluster, which the tests use as they are.
+TORCHX = Framework(
+    name="torchx",
+    modules=("torchx", "kubernetes"),
+    packages=("torchx==0.7.0", "kubernetes"),
+    download="45 MB",
+    disk=150_000_000,
+)
+FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, RAY, MPI4PY, TORCHX)}
 
 
 @dataclass(frozen=True, slots=True)

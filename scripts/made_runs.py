@@ -21,28 +21,31 @@ from msgspec.structs import replace
 from pumice.admission.admit import Admitted
 from pumice.client.job_files import as_stored
 from pumice.client.loading import load, origin_of
-from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunPlanned
-from pumice.engines.local.logs.log_file import LogFile
-from pumice.engines.local.outcome import Failures, Outcome
+from pumice.diagnosis.failures import Failures
+from pumice.diagnosis.verdict import Evidence, judge
 from pumice.engines.local.preparation.new_record import gang_pods
-from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers
-from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id
 from pumice.engines.local.runs.recorder import Recorder
-from pumice.engines.local.runs.run_directory import RunDirectory
-from pumice.engines.local.runs.run_record import DETACHED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
-from pumice.engines.local.samples.sample_file import SampledPod, SampleWriter, Usage
 from pumice.engines.local.scheduling.fitting import gang
-from pumice.engines.local.state.state_directory import host_name
-from pumice.engines.local.verdict import explained
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
 from pumice.plugins.shaping import pods
+from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent
+from pumice.store.events import ContainerRestarted, PhaseChanged, PodChanged, RunPlanned
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.files.owner_lock import OwnerLock, boot_id
+from pumice.store.files.run_directory import RunDirectory
+from pumice.store.files.run_store import STATUS, RunStore, StoredRun
+from pumice.store.files.state_directory import host_name
+from pumice.store.history.stored_history import StoredHistory
+from pumice.store.job_source import JobSource
+from pumice.store.journal import Journal, SequenceNumbers
+from pumice.store.logs.log_file import LogFile
+from pumice.store.run_end import RunEnded
+from pumice.store.run_record import DETACHED, RunRecord, RunStatus
+from pumice.store.sample_file import SampledPod, SampleWriter, Usage
 from scripts.made_jobs import JOBS
 
 _SAMPLE: Final = 10.0  # seconds
@@ -84,6 +87,7 @@ class Story:
     samples: Callable[[str, int, float], Usage] | None = None
     note: str = ""
     text: str = ""  # of the Job file, if not that of JOBS
+    unenforced: Mapping[str, Sequence[str]] = field(default_factory=dict)  # limits, as RunPlanned has them
 
 
 @dataclass(slots=True)
@@ -166,12 +170,13 @@ class _Recording:
     began: dt.datetime = field(init=False)
 
     def write(self) -> None:
-        directory, source = self.run.directory, JobSource.of(self.run.record.file, self.run.record.marks)
+        directory = self.run.directory
         self.began = self.time
         journal = Journal(directory, self.numbers, lambda: self.time, self._elapsed)
         journal.open()
-        self.recorder = Recorder(directory, journal, lambda outcome: explained(outcome, source), self._elapsed)
-        self.recorder(RunPlanned(self.job, "host (no registry)", name=self.run.ref, directory=str(directory)))
+        self.recorder = Recorder(journal, StoredHistory(self.run.record, directory=directory), self._elapsed)
+        plan = RunPlanned(self.job, "host (no registry)", name=self.run.ref, directory=str(directory))
+        self.recorder(replace(plan, unenforced=self.story.unenforced))
         manifests = {_short(each): each for each in self._manifests()}
         files, samples = RunDirectory(directory, print, self.numbers), SampleWriter(directory)
         for number, each in enumerate(self.story.tries, 1):
@@ -181,14 +186,14 @@ class _Recording:
         samples.close()
         started = self.began
         if self.story.phase in ("Running", "Restarting"):
-            self.recorder.status = msgspec.structs.replace(self.recorder.status, started=started)
+            self.recorder.history.status = msgspec.structs.replace(self.recorder.status, started=started)
             self.recorder.write()
         else:
             self._end()
             status = msgspec.structs.replace(self.recorder.status, started=started, finished=self.time)
             if self.story.phase == "Aborted":
                 status = msgspec.structs.replace(status, started=None, finished=None, reason="Suspended", stopped=True)
-            self.recorder.status = status
+            self.recorder.history.status = status
             self.recorder.write()
         journal.close()
 
@@ -320,7 +325,10 @@ class _Recording:
         self._phase(self.story.phase, number, reason, self.story.message, retries=retries)
         failures = self.failures.in_order() if self.story.phase == "Failed" else ()
         look = f"pumice logs {self.run.ref}/{failures[0].pod.short_name} --tail 30" if failures else ""
-        self.recorder(Outcome(self.job, failures, policy=self.acted if failures else None, look=look))
+        source = JobSource.of(self.run.record.file, self.run.record.marks)
+        acted = None if self.acted is None or not failures else acted_policy(self.acted, source(self.acted.policy))
+        verdict = judge(Evidence(job=self.job, failures=failures, policy=acted, cause=self.story.message), source)
+        self.recorder(RunEnded(self.job, None if verdict is None else replace(verdict, next=look)))
 
 
 def _short(manifest: Manifest) -> str:

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.runs.run_store import RunStore
-from pumice.engines.local.samples.sample_file import Usage
 from pumice.model.findings import SPEC
+from pumice.store.files.run_store import RunStore
+from pumice.store.sample_file import Usage
 from scripts.made_jobs import JOBS
 from scripts.made_runs import Ends, RunMaker, Story, Try
 

@@ -26,10 +26,13 @@ COMPILE = (
     "--custom-compile-command=make pin",
 )
 
-# In this order: what `make run` installs is a part of what `make test` installs, in the same versions.
+# In this order: what `make run` installs is a part of what `make test` installs, in the same versions. So is what the
+# unit tests need on other Pythons.
+PROJECT = ("pyproject.toml", "--extra=controller")
 FILES = {
-    "test": ("pyproject.toml", "--group=test"),
-    "run": ("pyproject.toml", "--group=build", "--constraints=requirements/test.txt"),
+    "test": (*PROJECT, "--group=test"),
+    "unit": (*PROJECT, "--group=unit", "--constraints=requirements/test.txt"),
+    "run": (*PROJECT, "--group=build", "--constraints=requirements/test.txt"),
 }
 # Each in an environment of its own.
 ALONE = {"uv": ("uv",), "pipx": ("pipx",)} | {name: framework.packages for name, framework in FRAMEWORKS.items()}

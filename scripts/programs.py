@@ -46,6 +46,7 @@ PROGRAMS = (
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
     Program("docker-registry", "docker-registry", "the registry from which images are pulled"),
     Program("fish", "fish", "completes the words of commands"),
+    Program("git", "git", "makes the repositories whose code is recorded"),
     Program("gdb", "gdb", "debugs a process in a pod"),
     Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
     Program("pasta", "passt", "outbound traffic of pods"),

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Each level holds the packages of the ones before it, in the same versions.
-LEVELS = ("run", "test")
+LEVELS = ("run", "unit", "test")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -103,16 +103,17 @@ def wanted(root: Path, python: Python, level: str) -> Record:
     )
 
 
-def ensure(root: Path, python: Python, level: str) -> None:
-    venv = root / ".venv"
+def ensure(root: Path, python: Python, level: str, venv: Path | None = None) -> None:
+    """Make .venv, or another environment of the checkout. Raises SetupError."""
+    venv = venv or root / ".venv"
     goal = wanted(root, python, level)
     if _is_ready(venv, goal):
         return
-    with _only_one(root / ".venv.lock"):
+    with _only_one(venv.with_name(f"{venv.name}.lock")):
         if _is_ready(venv, goal):
             return
         started = time.monotonic()
-        _build(root, python, goal)
+        _build(root, venv, python, goal)
         _say(f"ready in {time.monotonic() - started:.1f} s")
 
 
@@ -121,10 +122,9 @@ def _is_ready(venv: Path, goal: Record) -> bool:
     return record is not None and record.covers(goal)
 
 
-def _build(root: Path, python: Python, goal: Record) -> None:
-    venv = root / ".venv"
+def _build(root: Path, venv: Path, python: Python, goal: Record) -> None:
     record = Record.read(venv)
-    uv = _uv_on_path()
+    uv = _uv_on_path() or (_uv_in(root / ".venv") if venv != root / ".venv" else None)
     if record is not None and record.environment == goal.environment and _can_install(venv, uv):
         # Only more packages, or the project itself: a running `make run` keeps its environment.
         _record_file(venv).unlink()
@@ -132,17 +132,18 @@ def _build(root: Path, python: Python, goal: Record) -> None:
         level = max(record.level, goal.level, key=LEVELS.index)
     else:
         _remove(venv)
-        uv = _create(root, python, uv)
+        uv = _create(root, venv, python, uv)
         level = goal.level
-    _install(root, uv, level)
+    _install(root, venv, uv, level)
     Record(goal.environment, goal.project, level).write(venv)
 
 
-def _create(root: Path, python: Python, uv: str | None) -> str | None:
+def _create(root: Path, venv: Path, python: Python, uv: str | None) -> str | None:
     """Create an empty environment; return the uv that fills it, or None where pip does."""
+    name = os.path.relpath(venv, root)
     if uv:
-        _say(f"making .venv with Python {python.version} and uv")
-        _call([uv, "venv", "--quiet", "--python", python.path, "--no-project", ".venv"], root)
+        _say(f"making {name} with Python {python.version} and uv")
+        _call([uv, "venv", "--quiet", "--python", python.path, "--no-project", name], root)
         return uv
     if not python.can_make_venv:
         raise SetupError(
@@ -150,23 +151,23 @@ def _create(root: Path, python: Python, uv: str | None) -> str | None:
             f"apt-get install {python.venv_package} (Debian, Ubuntu; elsewhere the package is called python3-venv or "
             "alike),\n      or put uv on PATH, or name another Python: make PYTHON=/path/to/python3.11",
         )
-    _say(f"making .venv with Python {python.version}, then fetching uv")
-    _call([python.path, "-I", "-m", "venv", ".venv"], root)
+    _say(f"making {name} with Python {python.version}, then fetching uv")
+    _call([python.path, "-I", "-m", "venv", name], root)
     try:
-        _call([*_pip(root), "install", "--require-hashes", "--requirement", "requirements/uv.txt"], root)
+        _call([*_pip(venv), "install", "--require-hashes", "--requirement", "requirements/uv.txt"], root)
     except SetupError:
         _say("uv is not available here: using pip, which takes longer")
         return None
-    return _uv_in(root / ".venv")
+    return _uv_in(venv)
 
 
-def _install(root: Path, uv: str | None, level: str) -> None:
+def _install(root: Path, venv: Path, uv: str | None, level: str) -> None:
     requirements = f"requirements/{level}.txt"
     if uv:
         # Without bytecode each start of a program would compile all that it imports, for good where .venv is read-only.
-        install = [uv, "pip", "install", "--python", ".venv/bin/python", "--compile-bytecode"]
+        install = [uv, "pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
     else:
-        install = [*_pip(root), "install"]
+        install = [*_pip(venv), "install"]
     _say(f"installing {_count(root / requirements)} packages")
     _call([*install, "--require-hashes", "--requirement", requirements], root)
     _call([*install, "--no-deps", "--no-build-isolation", "--editable", "."], root)
@@ -230,8 +231,8 @@ def _can_install(venv: Path, uv: str | None) -> bool:
     return bool(uv or _uv_in(venv) or any(venv.glob("lib/python*/site-packages/pip")))
 
 
-def _pip(root: Path) -> list[str]:
-    return [str(root / ".venv" / "bin" / "python"), "-I", "-m", "pip", "--quiet"]
+def _pip(venv: Path) -> list[str]:
+    return [str(venv / "bin" / "python"), "-I", "-m", "pip", "--quiet"]
 
 
 def _cache_is_writable(inherited: Mapping[str, str]) -> bool:
@@ -254,7 +255,7 @@ def _only_one(lock: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("waiting for another make that is setting up .venv")
+            _say(f"waiting for another make that is setting up {lock.stem}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pumice.diagnosis.pod_waits import LOST_SECONDS
 from pumice.model.vocabulary import Phase
 from pumice.reconcile import phases
 from pumice.reconcile.phases import ELSE, FINAL, TABLE, Move, Rule
 from pumice.reconcile.requested_action import FREE_OF_CHARGE
-from pumice.reconcile.waiting_pods import LOST_SECONDS, SETTLING_SECONDS
+from pumice.reconcile.waiting_pods import SETTLING_SECONDS
 from scripts.docs_text import code, fenced, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"
@@ -89,7 +90,8 @@ after its grace period.
 
 """
 EVICTIONS = """
-The message names the pod that failed first, its exit code or signal, and how many others followed.
+The message names the pod that failed first, its exit code or signal, how many others followed, and a pod that had left
+them with exit code 0 within the minute before.
 
 ### Evictions
 

@@ -52,8 +52,8 @@ _DIFFERS = (
     (r"^(\S+ )?python .*", "python"),  # which one, with which framework
     (r"[\w.~-]*/[\w./~-]*/runs/\S+", "DIRECTORY"),
     (r"-[0-9a-f]{8}\b|-pvc-[0-9a-z]{12}\b", "-UID"),
-    (r"\b(\d+(\.\d+)?s|\d+m\d\ds)( +)", "TIME "),
-    (r"\b\d+(\.\d+)?s\b|\b\d+m\d\ds\b", "TIME"),
+    (r"\b(\d+(\.\d+)?s|\d+m(\d\ds)?)( +)", "TIME "),
+    (r"\b\d+(\.\d+)?s\b|\b\d+m(\d\ds)?\b", "TIME"),
     (r"\b\d+(\.\d+)? (KiB|MiB|GiB|TiB)\b|\b\d+\.\d+\b", "NUMBER"),
     (r"\d+ succeeded(, \d+ ended by CompleteJob)?", "all ended"),  # a quick pod succeeds before it is ended
     (r"(Running) +\d+/\d+", r"\1"),  # a pod that ends at once is not counted

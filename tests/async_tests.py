@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, ParamSpec
+from typing import Any, ParamSpec
 
-_TIMEOUT: Final = 120.0
+from tests.patience import PATIENCE
+
 P = ParamSpec("P")
 
 
@@ -15,7 +16,7 @@ def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
     @functools.wraps(test)
     def run(*arguments: P.args, **named: P.kwargs) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(PATIENCE):
                 await test(*arguments, **named)
 
         asyncio.run(bounded())

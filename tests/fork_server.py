@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 # Between the server and each child stands a process that waits for the child and reports how it ended. All are in one
 # process group, and die with the tests.
@@ -205,13 +206,13 @@ class ForkServer:
         return PipedFork(report, out, err)
 
     def run(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float, stdin: int | None = None
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: int | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run `pumice` with these arguments to its end."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             process = self.start(argv, cwd=cwd, env=env, out=out.fileno(), err=err.fileno(), stdin=stdin)
             try:
-                code = process.wait(timeout)
+                code = process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

@@ -3,7 +3,7 @@
 A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/cluster have one, but for
 those that stop parts of it, which have another. Both groups start first; the other workers run the rest. Tests that
 take milliseconds go file by file, because to hand one over takes as long as to run it; so do those of a file that share
-a shell. All tests of the page share one browser.
+a shell or runs. All tests of the page share one browser.
 pytest-xdist has groups of its own (`xdist_group`), which it writes into the names of tests; pytest 9.2 takes no such
 change any more, and they are spread like all others.
 """
@@ -14,10 +14,10 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 CLUSTER = "tests/cluster/"
 QUICK = ("tests/conformance/", "tests/golden/", "tests/meta/test_tree.py", "tests/scenarios/", "tests/unit/")
-SHARING = ("tests/local/test_completion.py",)
+SHARING = tuple(f"tests/local/test_{name}.py" for name in ("completion", "logs", "terminal_output"))
 PAGE = "tests/page/"
 # These stop servers, have a cluster of their own, or start so many controllers that they are best left alone.
-ROUGH = ("test_faults.py", "test_crashes.py", "test_guides.py")
+ROUGH = ("test_faults.py", "test_crashes.py", "test_guides.py", "test_client_outages.py")
 
 
 def group_of(test: str) -> str:

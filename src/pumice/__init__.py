@@ -29,34 +29,24 @@ if TYPE_CHECKING:
     from pumice.client.loading import load as load
     from pumice.client.loading import load_all as load_all
     from pumice.client.sync_client import Client as Client
+    from pumice.client.sync_client import OwnedRun as OwnedRun
+    from pumice.client.sync_client import Run as Run
     from pumice.client.sync_client import connect as connect
     from pumice.client.sync_client import get as get
     from pumice.client.sync_client import run as run
     from pumice.client.sync_client import runs as runs
     from pumice.client.sync_client import start as start
     from pumice.client.sync_client import submit as submit
-    from pumice.client.sync_run import OwnedRun as OwnedRun
-    from pumice.client.sync_run import Run as Run
     from pumice.client.values import Attempt as Attempt
     from pumice.client.values import Event as Event
     from pumice.client.values import LogLine as LogLine
     from pumice.client.values import PodStatus as PodStatus
     from pumice.client.values import Result as Result
     from pumice.client.values import Status as Status
-    from pumice.engines.local.run_errors import ConnectionFailed as ConnectionFailed
-    from pumice.engines.local.run_errors import Denied as Denied
-    from pumice.engines.local.run_errors import DoesNotFit as DoesNotFit
-    from pumice.engines.local.run_errors import InvalidOption as InvalidOption
-    from pumice.engines.local.run_errors import NoSuchPod as NoSuchPod
-    from pumice.engines.local.run_errors import NoSuchRun as NoSuchRun
-    from pumice.engines.local.run_errors import StoreError as StoreError
-    from pumice.engines.local.run_errors import Unsupported as Unsupported
-    from pumice.engines.local.run_errors import VersionMismatch as VersionMismatch
-    from pumice.engines.local.run_errors import WaitTimeout as WaitTimeout
-    from pumice.engines.local.run_errors import WrongState as WrongState
-    from pumice.engines.local.why import Shortage as Shortage
-    from pumice.engines.local.why import Verdict as Verdict
-    from pumice.engines.local.why import Why as Why
+    from pumice.diagnosis.outcome import Outcome as Outcome
+    from pumice.diagnosis.verdict import Verdict as Verdict
+    from pumice.diagnosis.why import Shortage as Shortage
+    from pumice.diagnosis.why import Why as Why
     from pumice.model.findings import Finding as Finding
     from pumice.model.findings import InvalidJob as InvalidJob
     from pumice.model.findings import Path as Path
@@ -71,6 +61,17 @@ if TYPE_CHECKING:
     from pumice.plugins.base import Base as Base
     from pumice.plugins.base import option as option
     from pumice.runtime.discovery import discover as discover
+    from pumice.store.run_errors import ConnectionFailed as ConnectionFailed
+    from pumice.store.run_errors import Denied as Denied
+    from pumice.store.run_errors import DoesNotFit as DoesNotFit
+    from pumice.store.run_errors import InvalidOption as InvalidOption
+    from pumice.store.run_errors import NoSuchPod as NoSuchPod
+    from pumice.store.run_errors import NoSuchRun as NoSuchRun
+    from pumice.store.run_errors import StoreError as StoreError
+    from pumice.store.run_errors import Unsupported as Unsupported
+    from pumice.store.run_errors import VersionMismatch as VersionMismatch
+    from pumice.store.run_errors import WaitTimeout as WaitTimeout
+    from pumice.store.run_errors import WrongState as WrongState
 
 _HOMES = {
     "Admitted": "pumice.admission.admit",
@@ -80,19 +81,20 @@ _HOMES = {
     "Attempt": "pumice.client.values",
     "Base": "pumice.plugins.base",
     "Client": "pumice.client.sync_client",
-    "ConnectionFailed": "pumice.engines.local.run_errors",
+    "ConnectionFailed": "pumice.store.run_errors",
     "Context": "pumice.admission.context",
-    "Denied": "pumice.engines.local.run_errors",
-    "DoesNotFit": "pumice.engines.local.run_errors",
+    "Denied": "pumice.store.run_errors",
+    "DoesNotFit": "pumice.store.run_errors",
     "Event": "pumice.client.values",
     "Finding": "pumice.model.findings",
     "InvalidJob": "pumice.model.findings",
-    "InvalidOption": "pumice.engines.local.run_errors",
+    "InvalidOption": "pumice.store.run_errors",
     "Job": "pumice.model.job",
     "LogLine": "pumice.client.values",
-    "NoSuchPod": "pumice.engines.local.run_errors",
-    "NoSuchRun": "pumice.engines.local.run_errors",
-    "OwnedRun": "pumice.client.sync_run",
+    "NoSuchPod": "pumice.store.run_errors",
+    "NoSuchRun": "pumice.store.run_errors",
+    "Outcome": "pumice.diagnosis.outcome",
+    "OwnedRun": "pumice.client.sync_client",
     "Path": "pumice.model.findings",
     "Phase": "pumice.model.vocabulary",
     "Pod": "pumice.model.pod",
@@ -100,19 +102,19 @@ _HOMES = {
     "Policy": "pumice.model.job",
     "PumiceError": "pumice.model.pumice_error",
     "Result": "pumice.client.values",
-    "Run": "pumice.client.sync_run",
+    "Run": "pumice.client.sync_client",
     "RunFailed": "pumice.client.errors",
-    "Shortage": "pumice.engines.local.why",
+    "Shortage": "pumice.diagnosis.why",
     "Slot": "pumice.model.slot",
     "Status": "pumice.client.values",
-    "StoreError": "pumice.engines.local.run_errors",
+    "StoreError": "pumice.store.run_errors",
     "TaskSpec": "pumice.model.job",
-    "Unsupported": "pumice.engines.local.run_errors",
-    "Verdict": "pumice.engines.local.why",
-    "VersionMismatch": "pumice.engines.local.run_errors",
-    "WaitTimeout": "pumice.engines.local.run_errors",
-    "Why": "pumice.engines.local.why",
-    "WrongState": "pumice.engines.local.run_errors",
+    "Unsupported": "pumice.store.run_errors",
+    "Verdict": "pumice.diagnosis.verdict",
+    "VersionMismatch": "pumice.store.run_errors",
+    "WaitTimeout": "pumice.store.run_errors",
+    "Why": "pumice.diagnosis.why",
+    "WrongState": "pumice.store.run_errors",
     "admit": "pumice.admission.admit",
     "connect": "pumice.client.sync_client",
     "discover": "pumice.runtime.discovery",

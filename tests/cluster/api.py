@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tests.patience import PATIENCE
+
 Object = dict[str, Any]
 T = TypeVar("T")
 
@@ -33,10 +35,16 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "Namespace": ("api/v1", "namespaces"),
+    "ResourceQuota": ("api/v1", "resourcequotas"),
     "Node": ("api/v1", "nodes"),
+    "LimitRange": ("api/v1", "limitranges"),
+    "Queue": ("apis/scheduling.volcano.sh/v1beta1", "queues"),
+    "ValidatingWebhookConfiguration": (
+        "apis/admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+    ),
 }
-CLUSTER_WIDE = frozenset({"Namespace", "Node"})
-PATIENCE = 120.0
+CLUSTER_WIDE = frozenset({"Namespace", "Node", "Queue", "ValidatingWebhookConfiguration"})
 
 
 class RefusedError(Exception):

@@ -8,8 +8,9 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.patience import PATIENCE
+
 T = TypeVar("T")
-PATIENCE = 60.0
 
 
 class BackgroundThread:

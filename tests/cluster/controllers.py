@@ -14,6 +14,7 @@ import msgspec
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
+from pumice.engines.kubernetes.install.permissions import GRANTS, rule
 from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import until_phase
@@ -45,6 +46,27 @@ def install(cluster: Cluster, gang: str = "auto") -> None:
     eventually("the definitions are served", lambda: all(api.ask("GET", path_of(kind)).status == 200 for kind in kinds))
 
 
+def grant_lease(cluster: Cluster, namespace: str) -> str:
+    """Grant the controller the Lease of a namespace, as the guide to permissions says; return the RoleBinding."""
+    name = f"{names.LEASE}-{namespace}"
+    create = ("-n", names.LEASE_NAMESPACE, "create")
+    lease = ("--resource=leases.coordination.k8s.io", f"--resource-name={name}")
+    cluster.kubectl(*create, "role", name, "--verb=get,update", *lease)
+    account = f"--serviceaccount={names.NAMESPACE}:{names.CONTROLLER}"
+    cluster.kubectl(*create, "rolebinding", name, f"--role={name}", account)
+    return name
+
+
+def grant_logs(cluster: Cluster, namespace: str) -> None:
+    """Grant the controller in a namespace what `pumice install --keep-log-tails` grants it everywhere."""
+    rules = [rule(grant) for grant in GRANTS if grant.log_tails]
+    metadata = {"name": "log-tails", "namespace": namespace}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules}
+    cluster.kubectl("create", "-f", "-", stdin=msgspec.json.encode(role).decode())
+    account = f"--serviceaccount={names.NAMESPACE}:{names.CONTROLLER}"
+    cluster.kubectl("-n", namespace, "create", "rolebinding", "log-tails", "--role=log-tails", account)
+
+
 @dataclass(slots=True)
 class Controllers:
     """Starts controllers and stops them after the test."""
@@ -53,14 +75,22 @@ class Controllers:
     folder: Path
     started: list[Daemon] = field(default_factory=list)
 
-    def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none", quickly: bool = True) -> Daemon:
+    def start(
+        self,
+        namespace: str,
+        *flags: str,
+        server: str = "",
+        gang: str = "none",
+        quickly: bool = True,
+        elect: bool = False,
+    ) -> Daemon:
         """Start one for a namespace, or for all if it is empty; `server` may be a proxy."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
         config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
         arguments = [f"--kubeconfig={config}", f"--gang={gang}"]
         if namespace:
             arguments.append(f"--namespace={namespace}")
-        if not any(flag.startswith("--lease") for flag in flags):
+        if not elect:
             arguments.append("--no-leader-elect")
         log = self.folder / f"controller-{len(self.started)}.log"
         daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags, quickly=quickly)
@@ -100,7 +130,14 @@ class ForkedDaemon(Daemon):
 
 
 def fork_pumice(argv: Sequence[str], log: Path) -> Forked:
-    server = fork_server("pumice.cli.cluster.controller", "pumice.cli.cluster.webhook", "uvloop")
+    engine = "pumice.engines.kubernetes"
+    server = fork_server(
+        "pumice.cli.cluster.controller",
+        "pumice.cli.cluster.webhook",
+        f"{engine}.controller.process",
+        f"{engine}.webhook.webhook_process",
+        "uvloop",
+    )
     with log.open("ab") as out:
         return server.start(argv, cwd=log.parent, env=ENVIRON, out=out.fileno())
 

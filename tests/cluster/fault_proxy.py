@@ -8,6 +8,7 @@ a controller. A client gets a complete response or a closed connection, never a 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import threading
@@ -71,9 +72,15 @@ class FaultProxy(BackgroundThread):
         self._cluster = cluster
         self._port = 0
         self._lock = threading.Lock()
+        self.is_down = False  # the server has gone away: connections are cut, new ones too
+        self.lost_calls = 0  # so many calls find nobody before the server is back
         self._open_watches: dict[int, web.BaseRequest] = {}
         self._session: aiohttp.ClientSession | None = None
         self.faults = faults
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
 
     @property
     def faults(self) -> Faults | None:
@@ -107,6 +114,13 @@ class FaultProxy(BackgroundThread):
 
         return self.submit(cut())
 
+    def go_down(self) -> None:
+        self.is_down = True
+        self.cut_watches()
+
+    def come_back(self) -> None:
+        self.is_down = False
+
     async def main(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, ssl=self._cluster.tls)
         runner = web.ServerRunner(web.Server(self._serve, handler_cancellation=True), shutdown_timeout=0)
@@ -125,6 +139,11 @@ class FaultProxy(BackgroundThread):
             await self._session.close()
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.is_down:
+            return _cut(request)
+        if self.lost_calls:
+            self.lost_calls -= 1
+            return _cut(request)
         if "watch" in request.query and request.query["watch"] in {"1", "true"}:
             return await self._watch(request)
         if request.path == "/readyz":
@@ -135,7 +154,7 @@ class FaultProxy(BackgroundThread):
         fault = self._fault(call)
         if fault in STATUSES:
             return _refusal(*STATUSES[fault])
-        body = await request.read()
+        body = await request.content.read()  # `read` has a limit
         if fault == "slow":
             await asyncio.sleep(self._faults.delay if self._faults else 0)
         if fault == "cut before":
@@ -164,7 +183,10 @@ class FaultProxy(BackgroundThread):
         assert self._session is not None
         url = f"{self._cluster.server}{request.raw_path}"
         async with self._session.request(
-            request.method, URL(url, encoded=True), data=body or None, headers=_kept(request.headers)
+            request.method,
+            URL(url, encoded=True),
+            data=io.BytesIO(body) if body else None,
+            headers=_plain(request.headers),
         ) as response:
             return response.status, _kept(response.headers), await response.read()
 
@@ -173,7 +195,7 @@ class FaultProxy(BackgroundThread):
         self.watches += 1
         url = URL(f"{self._cluster.server}{request.raw_path}", encoded=True)
         endless = aiohttp.ClientTimeout(total=None)
-        async with self._session.get(url, headers=_kept(request.headers), timeout=endless) as upstream:
+        async with self._session.get(url, headers=_plain(request.headers), timeout=endless) as upstream:
             answer = web.StreamResponse(status=upstream.status, headers=_kept(upstream.headers))
             await answer.prepare(request)
             self._open_watches[id(request)] = request
@@ -186,6 +208,11 @@ class FaultProxy(BackgroundThread):
                 if upstream.connection is not None and upstream.connection.transport is not None:
                     upstream.connection.transport.abort()
         return answer
+
+
+def _plain(headers: Mapping[str, str]) -> dict[str, str]:
+    """Ask for no compression, unless the client does: it gets what the server sends."""
+    return {"Accept-Encoding": "identity", **_kept(headers)}
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:

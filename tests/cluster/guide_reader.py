@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.cluster.cluster import Cluster, free_port
 from tests.docs.console import ENVIRONMENT
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 GUIDES = ROOT / "docs" / "guides"
 # The sections of each page whose commands test_guides.py types; tests/docs checks that there are no others.
@@ -126,5 +127,5 @@ class Reader:
             yield
         finally:
             process.terminate()
-            rest, _ = process.communicate(timeout=60)
+            rest, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, "".join(seen) + rest

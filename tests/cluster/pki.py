@@ -13,6 +13,18 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _AGE = dt.timedelta(days=1)
+# Servers and clients in Python 3.13 refuse certificates without this, and without the identifiers of the keys.
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -31,10 +43,11 @@ class Pki:
         """Return certificate and key of a user in one group."""
         subject = _name(user, group)
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(subject, self.authority.subject, key.public_key(), now).add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        builder = _builder(subject, self.authority.subject, key.public_key(), now)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        certificate = builder.add_extension(_issuer(self.authority_key), critical=False).sign(
+            self.authority_key, hashes.SHA256()
         )
-        certificate = builder.sign(self.authority_key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
 
 
@@ -45,6 +58,7 @@ def make_pki(folder: Path, now: dt.datetime) -> Pki:
     authority = (
         _builder(name, name, key.public_key(), now)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_SIGNS_CERTIFICATES, critical=True)
         .sign(key, hashes.SHA256())
     )
     serving_key = ec.generate_private_key(ec.SECP256R1())
@@ -54,6 +68,7 @@ def make_pki(folder: Path, now: dt.datetime) -> Pki:
         _builder(_name("kube-apiserver", ""), name, serving_key.public_key(), now)
         .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_issuer(key), critical=False)
         .sign(key, hashes.SHA256())
     )
     tokens_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -84,7 +99,12 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _AGE)
         .not_valid_after(now + _AGE)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
+
+
+def _issuer(authority_key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
 
 
 def _name(common: str, organization: str) -> x509.Name:

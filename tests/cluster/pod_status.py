@@ -9,8 +9,9 @@ from tests.cluster.api import Object
 HOST = "127.0.0.1"
 
 
-def timestamp() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - a kubelet uses the real time
+def timestamp(time: dt.datetime | None = None) -> str:
+    time = time or dt.datetime.now(dt.UTC)  # noqa: TID251 - a kubelet uses the real time
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status(pod: Object, phase: str, containers: list[Object], *, address: str = "", reason: str = "") -> Object:
@@ -52,9 +53,9 @@ def running(since: str = "") -> Object:
     return {"running": {"startedAt": since or timestamp()}}
 
 
-def terminated(code: int, *, reason: str = "", signal: int = 0, since: str = "") -> Object:
+def terminated(code: int, *, reason: str = "", signal: int = 0, since: str = "", finished: str = "") -> Object:
     ended: Object = {"exitCode": code, "reason": reason or ("Completed" if code == 0 else "Error")}
-    ended |= {"startedAt": since or timestamp(), "finishedAt": timestamp()}
+    ended |= {"startedAt": since or timestamp(), "finishedAt": finished or timestamp()}
     return {"terminated": {**ended, "signal": signal} if signal else ended}
 
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fork_server import Forked
+from tests.patience import PATIENCE
 
-STOP_WITHIN = 15.0
-READY_WITHIN = 90.0
 _START_TIME = 19  # its index in /proc/PID/stat after the name, which may contain blanks
 
 _REAP = f"""
@@ -35,7 +34,10 @@ for process, started in reversed(servers.items()):
 
 
 def start_time(process: int) -> str:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
+    except (FileNotFoundError, ProcessLookupError):
+        return "-"  # it has ended: no process has this start
 
 
 class Reaper:
@@ -51,7 +53,7 @@ class Reaper:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(STOP_WITHIN)
+        self._process.wait(PATIENCE)
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class Daemon:
         assert self.process is not None
         return self.process.pid
 
-    def wait_ready(self, is_ready: Callable[[], bool], within: float = READY_WITHIN) -> None:
+    def wait_ready(self, is_ready: Callable[[], bool], within: float = PATIENCE) -> None:
         deadline = time.monotonic() + within
         while not is_ready():
             if not self.alive:
@@ -114,7 +116,7 @@ class Daemon:
             self.process.kill()
             self.process.wait()
 
-    def stop(self, within: float = STOP_WITHIN) -> None:
+    def stop(self, within: float = PATIENCE) -> None:
         if self.process is None:
             return
         if self.paused:

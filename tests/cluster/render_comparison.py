@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.cluster.api import Object, eventually
 from tests.cluster.controllers import MAIN, Controllers, apply
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 _PLURALS = {
     "Service": "services",
@@ -59,7 +60,7 @@ def _rendered(file: Path, namespace: str, uid: str, gang: str) -> list[Object]:
         env={"PATH": os.defpath, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     items: list[Object] = json.loads(done.stdout)["items"]

@@ -17,25 +17,25 @@ from dataclasses import dataclass, field
 from pumice.admission.admit import admit
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.events import LogLine
 from pumice.engines.local.isolation import open_sandbox
 from pumice.engines.local.kubelet.container import Container
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod
-from pumice.engines.local.logs.log_file import LogFile
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.options import Isolation
-from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
-from pumice.engines.local.state.claims import make_claim_directories
-from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.volumes.apply import VolumeFiles
+from pumice.engines.local.volumes.claims import make_claim_directories
 from pumice.engines.local.volumes.volume_plan import Step, WriteFiles
 from pumice.model import keys
 from pumice.model.problem import Problem
 from pumice.model.snapshot import ContainerEnd
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.offline_context import offline_context
+from pumice.store.events import LogLine
+from pumice.store.journal import SequenceNumbers
+from pumice.store.logs.log_file import LogFile
+from pumice.store.options import Isolation
+from pumice.store.settings import Settings
 from tests.cluster import pod_status
 from tests.cluster.api import Object, path_of
 from tests.cluster.cluster import Cluster
@@ -76,6 +76,8 @@ class PodRun:
     local: LocalPod
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    # Held from the look at the processes until the status is written, so that no older status overtakes a newer one.
+    write_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class SandboxKubelet(Kubelet):
@@ -152,8 +154,9 @@ class SandboxKubelet(Kubelet):
             while not run.finished.is_set():
                 await run.changed.wait()
                 run.changed.clear()
-                status = _status(pod, run.local)
-                await (self.write_end if status["phase"] in _ENDED else self.write)(pod, status)
+                async with run.write_lock:
+                    status = _status(pod, run.local)
+                    await (self.write_end if status["phase"] in _ENDED else self.write)(pod, status)
         except asyncio.CancelledError:
             # The pod was deleted without a grace period: kill its processes as well.
             if not run.finished.is_set():
@@ -168,7 +171,8 @@ class SandboxKubelet(Kubelet):
             return
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         await self._finish(run, min(grace, self._longest_grace))
-        await self.write(pod, _status(pod, run.local))
+        async with run.write_lock:
+            await self.write(pod, _status(pod, run.local))
 
     async def _finish(self, run: PodRun, grace: float) -> None:
         await run.local.end(grace)
@@ -241,8 +245,9 @@ class SandboxKubelet(Kubelet):
             all_users=self._sandbox.all_users,
             only_user=self._sandbox.only_user,
             kernel_limits=self._sandbox.limits,
+            host_key=self._host_key,
         )
-        builder = SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)
+        builder = SpecBuilder(inputs=inputs, sandbox=facts, warn=self.warnings.append)
         builder.files = AtomicVolumeFiles(inputs.scratch)
         return builder
 
@@ -297,13 +302,14 @@ def _container_statuses(manifests: list[Object], containers: list[Container], wa
 
 
 def _container_status(manifest: Object, container: Container | None, waiting: str) -> Object:
-    if container is None or not (container.running or container.ends):
+    if container is None or container.changed_at is None:
         return pod_status.container_status(manifest, {"waiting": {"reason": waiting}})
     last = container.ends[-1] if container.ends else None
-    if container.running:
-        state = pod_status.running()
-    elif container.waiting_for or last is None:
-        state = {"waiting": {"reason": container.waiting_for or waiting}}
+    if container.running or last is None:
+        # Without an end, the rest of its output is being read.
+        state = pod_status.running(pod_status.timestamp(container.changed_at))
+    elif container.waiting_for:
+        state = {"waiting": {"reason": container.waiting_for}}
     else:
         state = _ended(last)
     status = pod_status.container_status(manifest, state, ready=container.ready, restarts=container.restarts)
@@ -313,4 +319,5 @@ def _container_status(manifest: Object, container: Container | None, waiting: st
 
 
 def _ended(end: ContainerEnd) -> Object:
-    return pod_status.terminated(end.exit_code, reason=end.reason, signal=end.signal)
+    # Like kubelet, without the signal: 128 and its number are the exit code.
+    return pod_status.terminated(end.exit_code, reason=end.reason, finished=pod_status.timestamp(end.finished_at))

@@ -35,7 +35,7 @@ class JobHandle:
             found = self.api.find("Job", self.namespace, NAME)
             return bool(found is not None and ask(found.get("status", {})))
 
-        eventually(f"{what} in {self.namespace}", seen, within=120)
+        eventually(f"{what} in {self.namespace}", seen)
 
     def until_phase(self, phase: str) -> None:
         self.until(f"the phase is {phase}", lambda found: found.get("state", {}).get("phase") == phase)
@@ -272,8 +272,8 @@ def wait_until_over(handle: JobHandle, scenario: Scenario) -> None:
     """Wait for the last phase, and until the controller has cleaned up."""
     api, namespace = handle.api, handle.namespace
     if not scenario.last_phase:
-        eventually(f"the job of {namespace} is gone", lambda: api.find("Job", namespace, NAME) is None, within=120)
-        eventually("its objects are gone", lambda: _leftovers(api, namespace) == [], within=120)
+        eventually(f"the job of {namespace} is gone", lambda: api.find("Job", namespace, NAME) is None)
+        eventually("its objects are gone", lambda: _leftovers(api, namespace) == [])
         return
     handle.until_phase(scenario.last_phase)
 
@@ -281,7 +281,7 @@ def wait_until_over(handle: JobHandle, scenario: Scenario) -> None:
         assert _leftovers(api, namespace) == []
         return True
 
-    eventually("everything is cleaned up", is_clean, within=120)
+    eventually("everything is cleaned up", is_clean)
 
 
 def _leftovers(api: Api, namespace: str) -> list[str]:

@@ -25,11 +25,12 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.webhook import webhook_process
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from pumice.engines.kubernetes.webhook.server import WebhookServer
-from tests.cluster.api import PATIENCE, Object, eventually
+from tests.cluster.api import Object, eventually
 from tests.cluster.background_thread import BackgroundThread
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.jobs import a_job
 from tests.cluster.webhooks import ca_bundles, dry_run, install_webhook, wait_until_called
+from tests.patience import PATIENCE
 
 INVALID = a_job(plugins={"nosuch": []})
 SECRET = names.certificates(names.WEBHOOK)

@@ -98,7 +98,7 @@ def _until_idle(handle: JobHandle, log: Path) -> None:
         if not handle.touch(str(touches)):
             return
         newer = partial(_newer_pass, log, before)
-        idle = idle + 1 if eventually(f"a pass over {handle.namespace}", newer, within=120).isalpha() else 0
+        idle = idle + 1 if eventually(f"a pass over {handle.namespace}", newer).isalpha() else 0
 
 
 def _newer_pass(log: Path, count: int) -> str:

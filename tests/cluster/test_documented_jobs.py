@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pumice.cli.run.options import add_arguments, read_options
 from pumice.engines.local.container_spec.active_python import active_python
-from pumice.engines.local.state.settings import ExtraMount, Settings
+from pumice.store.settings import ExtraMount, Settings
 from scripts.frameworks import TORCH, environment, find
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.controllers import Controllers, apply, phase
@@ -22,7 +22,6 @@ from tests.cluster.sandbox_kubelet import SandboxKubelet
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
-WITHIN = 150
 EXAMPLES = ROOT / "examples"
 TENSORFLOW = "volcanosh/dist-mnist-tf-example:0.0.1"
 # Replaces `python /var/tf_dist_mnist/dist_mnist.py`: servers wait for workers, workers connect to every server. The
@@ -110,7 +109,7 @@ class ExampleRunner:
                 assert phase(cluster, self.namespace, job) == "Completed", [line.text for line in kubelet.log_lines]
                 return True
 
-            eventually("the job is completed", is_completed, within=WITHIN)
+            eventually("the job is completed", is_completed)
         return kubelet
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,14 @@ from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers, fork_pumice, page
+from tests.cluster.controllers import Controllers, fork_pumice, grant_lease, page
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.jobs import a_job, until_phase
 from tests.cluster.processes import Daemon
 from tests.cluster.scenarios import NAME, SCENARIOS, JobHandle, final_state, wait_until_over
 from tests.fork_server import Forked
+from tests.patience import PATIENCE
 
 pytestmark = [
     # Closed connections stay open at this end until they are garbage collected.
@@ -42,7 +44,7 @@ WORKERS = 6
 OUTAGE = 20.0
 
 
-def run_restarting_job(cluster: Cluster, namespace: str, disturb: Callable[[], None] = lambda: None) -> None:
+def run_restarting_job(cluster: Cluster, namespace: str, disturb: Callable[[], object] = lambda: None) -> None:
     """Run a job that restarts once, call `disturb` when it has pods, and check that it completes without extra pods."""
     scenario, handle = SCENARIOS["restarts"], JobHandle(cluster.api(), namespace)
     with FakeKubelet(cluster, namespace, scenario.behaviour) as kubelet:
@@ -67,10 +69,7 @@ def test_a_restart_of_the_api_server(controllers: Controllers, api: Api, namespa
         until_phase(api, namespace, "Running")
         assert readiness(controller) == "ok\n"
         (cluster.api_server.kill if crash else cluster.api_server.stop)()
-        began = time.monotonic()
         eventually("it is not ready", lambda: readiness(controller).startswith("503 the API server is away: "))
-        # It is noticed within five seconds; the rest is for a busy machine.
-        assert time.monotonic() - began < 15
         assert page(controller, "/healthz") == "ok\n"
         cluster.restart_api_server()
         eventually("it is ready again", lambda: readiness(controller) == "ok\n")
@@ -103,7 +102,7 @@ def test_a_pause_of_etcd(controllers: Controllers, api: Api, namespace: str) -> 
 
 
 def test_watches_that_are_closed_repeatedly(controllers: Controllers, namespace: str) -> None:
-    over, cuts = threading.Event(), []
+    over, cuts = threading.Event(), [0]
     with FaultProxy(controllers.cluster) as proxy:
         controller = controllers.start(namespace, server=proxy.server)
 
@@ -114,16 +113,17 @@ def test_watches_that_are_closed_repeatedly(controllers: Controllers, namespace:
         thread = threading.Thread(target=cut)
         thread.start()
         try:
-            run_restarting_job(controllers.cluster, namespace)
+            enough = partial(eventually, "more than ten are closed", lambda: sum(cuts) > 10)
+            run_restarting_job(controllers.cluster, namespace, enough)
         finally:
             over.set()
             thread.join()
             controller.stop()
-    assert sum(cuts) > 10
 
 
 def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    """The leader is killed repeatedly; each time the standby takes over."""
+    """Four leaders are killed; each time the standby takes over."""
+    grant_lease(pumice_cluster, namespace)
     token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
     argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none", "--log-format=text"]
@@ -137,7 +137,7 @@ def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, namespace: 
 
     def kill_leaders() -> None:
         number = 2
-        while not over.wait(0.5):
+        while number < 6 and not over.wait(0.5):
             leader = next((one for one in running if one[1].exists() and "leading" in one[1].read_text()), None)
             if leader is not None and not over.wait(random.uniform(0.2, 1.0)):
                 running.remove(leader)
@@ -174,6 +174,7 @@ def jumping(pumice_cluster: Cluster, namespace: str) -> Iterator[JumpingClock]:
     """The clock of a controller that runs in a thread."""
     clock, token = JumpingClock(), pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     access = find_access(str(pumice_cluster.kubeconfig(names.CONTROLLER, token=token)))
+    grant_lease(pumice_cluster, namespace)
     settings = Settings(gang="none", namespaces=(namespace,), listen=("127.0.0.1", 0))
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -192,7 +193,7 @@ def jumping(pumice_cluster: Cluster, namespace: str) -> Iterator[JumpingClock]:
     yield clock
     loop, event = stop[0]
     loop.call_soon_threadsafe(event.set)
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

@@ -152,7 +152,7 @@ def test_pods_beyond_a_quota_are_retried_with_backoff(controllers: Controllers, 
     with FakeKubelet(controllers.cluster, namespace):
         controller = controllers.start(namespace, "--listen=127.0.0.1:0")
         api.create("Job", namespace, a_job(replicas=100))
-        eventually("the status says so", lambda: "exceeded quota" in state(api, namespace).get("message", ""))
+        eventually("the status says so", lambda: "ResourceQuota " in state(api, namespace).get("message", ""))
         eventually("what fits runs", lambda: status(api, namespace).get("running") == 3)
         began, before = time.monotonic(), passes(controller)
         time.sleep(5)

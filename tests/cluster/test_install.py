@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pumice.cli.main import main
+from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.names import GANGS
 from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import a_job
@@ -24,7 +24,7 @@ def printed(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
 
 
 class TestManifests:
-    @pytest.mark.parametrize("gang", GANGS)
+    @pytest.mark.parametrize("gang", CHOICES)
     def test_they_are_accepted(self, pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str], gang: str) -> None:
         text = printed(capsys, f"--gang={gang}")
         done = pumice_cluster.kubectl(*APPLY, "--dry-run=server", stdin=text)

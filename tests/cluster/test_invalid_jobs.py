@@ -47,6 +47,45 @@ def _create_all(api: Api, namespace: str, jobs: dict[str, Object]) -> dict[str, 
     return names
 
 
+def _with_pod(**fields: object) -> Object:
+    job = a_job("bad")
+    job["spec"]["tasks"][0]["template"]["spec"] |= fields
+    return job
+
+
+def _with_volume(**source: object) -> Object:
+    return _with_pod(volumes=[{"name": "v", **source}])
+
+
+_NODE = {"key": "metadata.name", "operator": "Exists"}
+_BY_FIELD = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [_NODE]}]}}
+# Pods that admission does not check, with the field that the API server names.
+LEFT_TO_THE_SERVER = {
+    "spec.hostPID": _with_pod(os={"name": "windows"}, hostPID=True),
+    "gmsaCredentialSpecName": _with_pod(securityContext={"windowsOptions": {"gmsaCredentialSpecName": "A"}}),
+    "spec.volumes[0].iscsi.iqn": _with_volume(iscsi={"targetPortal": "1.2.3.4", "iqn": "", "lun": 0}),
+    "spec.volumes[0].fc.targetWWNs": _with_volume(fc={}),
+    "spec.volumes[0].azureDisk": _with_volume(azureDisk={"diskName": "d", "diskURI": "x", "kind": "Managed"}),
+    "spec.volumes[0].flexVolume": _with_volume(flexVolume={"driver": "a/b", "options": {"kubernetes.io/a": "b"}}),
+    "matchFields[0].operator": _with_pod(affinity={"nodeAffinity": _BY_FIELD}),
+}
+
+
+def test_the_status_has_the_words_of_the_api_server_about_pods_that_only_it_refuses(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    controllers.start(namespace)
+    for field, name in _create_all(api, namespace, LEFT_TO_THE_SERVER).items():
+        eventually(f"the status names {field}", partial(_says, api, namespace, name, field))
+        found = state(api, namespace, name)
+        assert (found["phase"], found["reason"]) == ("Pending", "FailedCreate"), field
+        assert f'Pod "{name}-worker-0" is invalid' in found["message"]
+
+
+def _says(api: Api, namespace: str, name: str, words: str) -> bool:
+    return words in state(api, namespace, name).get("message", "")
+
+
 def test_an_invalid_job_gets_findings_in_its_status_and_no_pods(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.state.settings import Settings
+from pumice.store.settings import Settings
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.controllers import Controllers
 from tests.cluster.jobs import a_job, until_phase
 from tests.cluster.sandbox_kubelet import SandboxKubelet
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +171,28 @@ def test_a_killed_process_restarts_the_job(harness: Harness) -> None:
     eventually("the pod runs again", lambda: harness.kubelet.lines("worker-0") == ["up", "up"])
     again = until_phase(harness.api, harness.namespace, "Running")
     assert again["retryCount"] == 1
+
+
+def test_no_older_status_overtakes_a_newer_one(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server refuses a container that was terminated and no longer is."""
+    write = harness.kubelet.write
+    held, released = threading.Event(), threading.Event()
+    written = []
+
+    async def write_late(pod: Object, status: Object) -> None:
+        [state] = status["containerStatuses"][0]["state"]
+        if state == "running" and not released.is_set():
+            held.set()
+            await asyncio.to_thread(released.wait)
+        written.append(state)
+        await write(pod, status)
+
+    monkeypatch.setattr(harness.kubelet, "write", write_late)
+    harness.begin("exec sleep 600")
+    assert held.wait(PATIENCE)
+    [run] = harness.kubelet._runs.values()
+    harness.api.delete("Pod", harness.namespace, "train-worker-0", {"gracePeriodSeconds": 1})
+    eventually("its processes have ended", run.finished.is_set)
+    released.set()
+    eventually("both are written", lambda: {"running", "terminated"} <= {*written})
+    assert "running" not in written[written.index("terminated") :]

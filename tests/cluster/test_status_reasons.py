@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from pumice.cli.main import main
 from tests.cluster import pod_status
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
@@ -13,11 +15,14 @@ from tests.cluster.controllers import Controllers
 from tests.cluster.fake_kubelet import RUN_UNTIL_STOPPED, FakeKubelet, PodScript
 from tests.cluster.jobs import a_job, reasons, state, until_phase
 from tests.cluster.kubelet import NODE
+from tests.cluster.staged_cluster import Setup
 
 # As a kubelet writes them.
 PULL = pod_status.waiting("ErrImagePull", 'failed to pull and unpack image "127.0.0.1:5999/none:1": connection refused')
 BACK_OFF = pod_status.waiting("ImagePullBackOff", 'Back-off pulling image "127.0.0.1:5999/none:1"')
 CRASHES = pod_status.waiting("CrashLoopBackOff", "back-off 10s restarting failed container=main pod=crash-worker-0")
+TOO_MUCH = "a LimitRange of namespace NS refuses the pods: maximum memory per Container is 4Gi, but limit is 8Gi"
+INSECURE = "PodSecurity baseline:latest of namespace NS refuses the pods: host namespaces (hostNetwork=true)"
 OVER_LIMIT = 'Usage of EmptyDir volume "s" exceeds the limit "1Mi". '
 
 
@@ -32,6 +37,81 @@ def kubelet(pumice_cluster: Cluster, controllers: Controllers, namespace: str) -
     controllers.start(namespace)
     with FakeKubelet(pumice_cluster, namespace, behaviour) as kubelet:
         yield kubelet
+
+
+def _quota(at: Setup) -> Object:
+    hard = {"requests.cpu": "3"}
+    at.api.create("ResourceQuota", at.namespace, {"metadata": {"name": "team"}, "spec": {"hard": hard}})
+    eventually("the quota is known", lambda: at.api.get("ResourceQuota", at.namespace, "team").get("status"))
+    return a_job("train", 1) | {"spec": _needs(cpu="8")}
+
+
+def _limit_range(at: Setup) -> Object:
+    limit = {"type": "Container", "max": {"memory": "4Gi"}}
+    at.api.create("LimitRange", at.namespace, {"metadata": {"name": "small"}, "spec": {"limits": [limit]}})
+    return a_job("train", 1) | {"spec": _needs(memory="8Gi")}
+
+
+def _needs(**amounts: str) -> Object:
+    container = {"name": "main", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}
+    return {"tasks": [{"name": "worker", "replicas": 1, "template": {"spec": {"containers": [container]}}}]}
+
+
+def _pod_security(at: Setup) -> Object:
+    at.label(**{"pod-security.kubernetes.io/enforce": "baseline"})
+    job = a_job("train", 1)
+    job["spec"]["tasks"][0]["template"]["spec"]["hostNetwork"] = True
+    return job
+
+
+def _missing_claim(_at: Setup) -> Object:
+    return a_job("train", 1, volumes=[{"mountPath": "/data", "volumeClaimName": "data"}])
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        pytest.param(
+            _quota,
+            ("Quota", "ResourceQuota team has no room: requests.cpu: 8 wanted, 3 of 3 free, 5 short"),
+            id="quota",
+        ),
+        pytest.param(
+            _limit_range,
+            (
+                "Admission",
+                "a LimitRange of namespace NS refuses the pods: maximum memory per Container is 4Gi, but limit is 8Gi",
+            ),
+            id="LimitRange",
+        ),
+        pytest.param(
+            _pod_security,
+            (
+                "Admission",
+                "PodSecurity baseline:latest of namespace NS refuses the pods: host namespaces (hostNetwork=true)",
+            ),
+            id="PodSecurity",
+        ),
+        pytest.param(_missing_claim, ("Volume", "PersistentVolumeClaim data does not exist"), id="claim"),
+    ],
+)
+def test_the_status_has_the_sentence_of_why(
+    controllers: Controllers,
+    namespace: str,
+    capsys: pytest.CaptureFixture[str],
+    stage: Callable[[Setup], Object],
+    said: tuple[str, str],
+) -> None:
+    code, sentence = said
+    at, sentence = Setup(controllers.cluster, namespace), sentence.replace("NS", namespace)
+    controllers.start(namespace)
+    at.api.create("Job", namespace, stage(at))
+    eventually("the status says why", lambda: state(at.api, namespace, "train").get("message") == sentence)
+    config = str(controllers.cluster.kubeconfig(namespace=namespace))
+    eventually("the event is there", lambda: reasons(at.api, namespace, "train"))
+    assert main(["why", "train", "--on", "admin", "--kubeconfig", config, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["code"], found["message"]) == (code, sentence)
 
 
 def test_status_and_events_say_why(api: Api, namespace: str, kubelet: FakeKubelet) -> None:

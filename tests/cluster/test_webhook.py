@@ -28,6 +28,7 @@ from tests.cluster.webhooks import (
     wait_until_called,
     wait_until_serving,
 )
+from tests.patience import PATIENCE
 
 OUTSIDE = names.OUTSIDE_CONFIGURATION
 SECRET = names.certificates(names.WEBHOOK)
@@ -201,14 +202,14 @@ class TestRegistration:
             words = [flag.format(taken=taken.getsockname()[1]) for flag in flags]
             daemon = webhooks.start(f"--kubeconfig={webhooks.cluster.kubeconfig()}", "--register", *words)
             assert daemon.process is not None
-            assert daemon.process.wait(60) == 2
+            assert daemon.process.wait(PATIENCE) == 2
         assert message in daemon.log.read_text()
         assert configurations(webhooks.cluster, OUTSIDE) == []
 
     def test_a_user_who_may_not_register(self, webhooks: Webhooks) -> None:
         daemon = webhooks.start(f"--kubeconfig={webhooks.cluster.kubeconfig('plain')}", "--register")
         assert daemon.process is not None
-        assert daemon.process.wait(60) == 2
+        assert daemon.process.wait(PATIENCE) == 2
         assert "could not register" in daemon.log.read_text()
         assert "forbidden" in daemon.log.read_text()
 

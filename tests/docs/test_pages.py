@@ -25,7 +25,8 @@ from tests.meta.tree import ROOT, shown
 OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
 # Pages whose commands are one story: each block goes on where the last one ended. The reader has torch, and no GPU.
 FIRST_JOB, RESUME = (ROOT / "docs" / "guides" / name for name in ("your-first-job.md", "resume-training.md"))
-STORIES = (FIRST_JOB, RESUME)
+# tests/cluster/test_user_guides.py types the commands of the last one.
+STORIES = (FIRST_JOB, RESUME, ROOT / "docs" / "guides" / "from-the-laptop-to-the-cluster.md")
 
 
 def _named(block: Block) -> str:
@@ -84,7 +85,7 @@ def test_a_job_is_good_and_renders(block: Block, tmp_path: Path) -> None:
     for document in documents:
         assert {"apiVersion", "plugins", "data", *OTHERS} & set(document), f"{block.position}: no test checks this"
         if "plugins" in document:
-            assert Registry().resolve(document["plugins"]).findings == ()
+            assert Registry().resolve(Registry().with_required(document["plugins"])).findings == ()
     if block.needs_plugin or not any(document.get("kind") == "Job" for document in documents):
         return
     file = tmp_path / "job.yaml"
@@ -142,11 +143,14 @@ def _anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", [page for page in pages() if "guides" in page.parts], ids=shown)
 def test_every_guide_leads_back_to_all_guides_and_to_its_translation(page: Path) -> None:
     top = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    is_index = page.name == "README.md"
     if page in TRANSLATIONS:
-        links = [f"[English](../{page.name})", "[全部指南](../../../README.zh.md#继续阅读)"]
+        back = "[Pumice](../../../README.zh.md)" if is_index else "[全部指南](README.md)"
+        links = [f"[English](../{page.name})", back]
     else:
+        back = "[Pumice](../../README.md)" if is_index else "[All guides](README.md)"
         has_translation = (page.parent / "zh" / page.name).is_file()
-        links = ["[All guides](../../README.md#read-on)", *([f"[中文](zh/{page.name})"] if has_translation else [])]
+        links = [back, *([f"[中文](zh/{page.name})"] if has_translation else [])]
     assert [link for link in links if link not in top] == []
 
 

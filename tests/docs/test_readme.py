@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import COMMANDS
+from pumice.model import VERSION
 from tests.docs.markdown import blocks
 from tests.meta.tree import ROOT, SOURCE
 
@@ -42,7 +43,7 @@ def test_the_supported_versions(page: Path) -> None:
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
 def test_the_state_of_the_project_names_its_version(page: Path) -> None:
-    assert f" {PROJECT['version']}" in page.read_text(encoding="utf-8").partition("| | ")[2]
+    assert f" {VERSION}" in page.read_text(encoding="utf-8").partition("| | ")[2]
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
@@ -55,9 +56,19 @@ def test_the_table_has_commands_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
 def test_every_guide_is_listed(page: Path) -> None:
     folder = "docs/guides/zh" if page.name == "README.zh.md" else "docs/guides"
-    guides = sorted(f"{folder}/{file.name}" for file in (ROOT / folder).glob("*.md"))
-    text = page.read_text(encoding="utf-8")
-    assert [guide for guide in guides if f"]({guide})" not in text] == []
+    assert f"]({folder}/README.md)" in page.read_text(encoding="utf-8")
+    index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    guides = sorted(file.name for file in (ROOT / folder).glob("*.md") if file.name != "README.md")
+    lines = re.findall(r"^- \[[^]]+\]\(([^)]+)\)(?:: |\uff1a)\S.+[.\u3002]$", index, re.MULTILINE)
+    assert sorted(lines) == guides
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_a_job_file_stands_above_the_picture(page: Path) -> None:
+    above = page.read_text(encoding="utf-8").partition("![")[0]
+    [job] = [block for block in blocks(page) if block.text in above]
+    assert job.language == "yaml"
+    assert len(job.text.splitlines()) <= 15
 
 
 def test_every_way_to_install_is_tested() -> None:

@@ -21,7 +21,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.http1 import ProtocolError, ResponseReader
 from pumice.engines.kubernetes.install.crds import job_schema
-from pumice.engines.kubernetes.webhook.reviews import MalformedReviewError, mutated, validated
+from pumice.engines.kubernetes.webhook.reviews import Answer, MalformedReviewError, mutated, validated
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
 from pumice.model.job import PUMICE_FIELDS
@@ -108,13 +108,13 @@ def fuzz_reviews(draw: random.Random) -> None:
     if draw.random() < 0.2:
         body = mutated_bytes(body, draw)
     context = a_context()
-    answers: tuple[Callable[[], bytes], ...] = (
+    answers: tuple[Callable[[], Answer], ...] = (
         functools.partial(mutated, body, context, job_schema()),
         functools.partial(validated, body, context, PUMICE_FIELDS),
     )
     for answer_review in answers:
         try:
-            answer = json.loads(answer_review())
+            answer = json.loads(answer_review()[0])
         except MalformedReviewError:
             continue
         if answer["response"].get("status", {}).get("reason") == "InternalError":

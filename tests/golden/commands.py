@@ -28,6 +28,7 @@ NOT_ENDED: Final = frozenset(
         "crash-loop",
         "second-attempt",
         "holder",
+        "detached",
         "queued",
         "behind",
         "held",
@@ -82,6 +83,7 @@ LOGS: Final = (
 )
 OPTIONS: Final = (
     "get exception -o json",
+    "get restarts -o yaml",
     "get exception --exit-code",
     "get stopped --exit-code -o json",
     "get running --exit-code",
@@ -156,4 +158,8 @@ LEFT_OUT: Final = {
     "install": "manifests of a cluster",
     "controller": "a server",
     "schema": "docs/ show it",
+    "contexts": "clusters of a kubeconfig: tests/cluster",
+    "nodes": "machines: tests/cluster",
+    "forward": "it needs a pod; `local/test_forward.py` shows it",
+    "open": "`golden/test_archives.py` opens all runs",
 }

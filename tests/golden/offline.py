@@ -15,7 +15,9 @@ IN_FULL = ("pytorch-job.yaml", "mpi-plugin.yaml", "volumes.yaml")
 def offline_goldens(console: Console, examples: Path) -> Goldens:
     """Call it in the directory of the examples."""
     files = sorted(
-        str(path.relative_to(examples)) for path in examples.rglob("*.yaml") if path.parent.name != "scenarios"
+        str(path.relative_to(examples))
+        for path in examples.rglob("*.yaml")
+        if path.parent.name not in {"scenarios", "roles"}
     )
     found: Goldens = {"offline/validate": {}, "offline/render": {}, "offline/simulate": {}}
     for file in files:

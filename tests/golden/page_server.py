@@ -19,6 +19,7 @@ from aiohttp.web_urldispatcher import Resource
 
 from pumice.cli.main import main
 from tests.golden.dom import form_token
+from tests.patience import PATIENCE
 
 BEAT = b"event: beat\n"
 TOO_MANY = 429
@@ -35,8 +36,11 @@ class Page:
     _connection: http.client.HTTPConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         self._connection.connect()
+
+    def close(self) -> None:
+        self._connection.close()
 
     def without_cookie(self) -> Page:
         """Return the page as a browser sees it that opens it without its token."""
@@ -59,7 +63,7 @@ class Page:
 
     def stream(self, path: str) -> str:
         """Return the events of a stream up to the first beat, which comes when there is no news."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request("GET", path, headers={"Cookie": self.cookie})
         answer, lines = connection.getresponse(), list[bytes]()
         while BEAT not in lines or lines[-1] != b"\n":
@@ -78,7 +82,11 @@ def open_page(directory: Path) -> Iterator[Page]:
     if child == 0:
         _serve(printed, routes)
     try:
-        yield _enter(printed, routes)
+        page = _enter(printed, routes)
+        try:
+            yield page
+        finally:
+            page.close()
     finally:
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
@@ -114,7 +122,7 @@ def _serve(printed: Path, routes: Path) -> None:
 
 def _enter(printed: Path, routes: Path) -> Page:
     """Exchange the token of the address for the cookie."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (text := printed.read_text()).count("\n"):
         assert time.monotonic() < deadline, "pumice ui prints no address"
         time.sleep(0.01)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pumice.engines.local.runs.owner_lock import boot_id
+from pumice.store.files.owner_lock import boot_id
 from tests.golden.scene import COPY, Story, open_scene
 from tests.golden.store_archive import NOW, STORES, Disguise, pack, words_of
 from tests.golden.stories import ENDED

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from pumice.engines.local.clock import wall_clock
-from pumice.engines.local.runs.owner_lock import is_owned
+from pumice.store.files.owner_lock import is_owned
 from tests.golden.store_archive import OWNED
 from tests.local.commands import Terminal
 from tests.local.running import Manifest, Result, Workspace, processes

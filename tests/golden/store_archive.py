@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from pumice.engines.local.logs.log_index import RECORD, decode_records, encode_record
+from pumice.store.logs.log_index import RECORD, decode_records, encode_record
 
 STORES: Final = Path(__file__).parent / "stores"
 NOW: Final = dt.datetime(2026, 9, 18, 12, tzinfo=dt.UTC)

@@ -229,7 +229,7 @@ def waited(scene: Scene) -> None:
     whole = {"cpu": "2"}
     first = scene.start("waited", task("worker", f"echo up; {WAIT}", limits=whole))
     second = scene("submit", "waited.yaml", "--note", "after the first", "--priority", "3").out.strip()
-    scene.until(lambda: "holds" in scene.item(second)["note"])
+    scene.until(lambda: "holds" in scene.item(second)["message"])
     third = scene("submit", "waited.yaml", "--max-wait", "500ms").out.strip()
     scene("wait", third, code=None)
     scene.finish(first)

@@ -72,13 +72,26 @@ def second_attempt(scene: Scene) -> None:
 
 
 def queue(scene: Scene) -> None:
-    """One run has both CPUs, one waits for them, one waits for its turn, and one does not fit at all."""
+    """One run has both CPUs, one waits for them, and one waits for its turn."""
     holder = scene.start("holder", task("worker", f"echo up; {WAIT}", limits=WHOLE), flags=("--timeout", "2h"))
     scene.say(holder, "up")
     queued = scene("submit", scene.file("queued", task("worker", "true", 2, limits={"cpu": "1"})), "--note", "lr=4").out
-    scene.until(lambda: "holds" in scene.item(queued.strip())["note"])
+    scene.until(lambda: "holds" in scene.item(queued.strip())["message"])
     behind = scene("submit", scene.file("behind", task("worker", "true", limits=WHOLE)), "--priority", "-1").out
-    scene.until(lambda: bool(scene.item(behind.strip())["note"]))
+    scene.until(lambda: bool(scene.item(behind.strip())["message"]))
+    scene.copy()
+
+
+def detached(scene: Scene) -> None:
+    """A foreground run that was detached, suspended and resumed."""
+    shown = scene.on_terminal("detached", task("worker", f"echo up; {WAIT}"))
+    shown.read_until("Running 1/1")
+    shown.type(b"\x1c")
+    shown.read_to_end()
+    scene("suspend", "detached:1")
+    scene.reach("detached:1", "Aborted")
+    scene("resume", "detached:1")
+    scene.until(lambda: scene.item("detached:1")["pods"]["running"] == 1)
     scene.copy()
 
 
@@ -155,6 +168,7 @@ LIVE = tuple(
         crash_loop,
         second_attempt,
         queue,
+        detached,
         held,
         suspended,
         secrets,

@@ -24,6 +24,7 @@ BUSYBOX = "docker.io/library/busybox:1.36.1"
 PYTHON = "docker.io/library/python:3.12-slim"
 PYTORCH = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
 PUMICE = "pumice.test/pumice:1"
+TOOLLESS = "pumice.test/toolless:1"  # no program is found in it by name
 MPI = "docker.io/volcanosh/example-mpi:0.0.1"
 PROGRAMS = "/opt/pumice/bin"
 PATH = f"{PROGRAMS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -61,6 +62,7 @@ def write_archive(file: Path, folder: Path, python: str) -> None:
         BUSYBOX: ["/bin/sh"],
         MPI: ["/bin/sh"],
         PYTHON: ["/usr/bin/python3"],
+        TOOLLESS: ["/usr/bin/python3"],
         PUMICE: [str(Path(sys.executable).with_name("pumice"))],
         PYTORCH: [python or "/usr/bin/python3", STAND_INS["sendrecv.py"]],
     }
@@ -77,7 +79,7 @@ def _manifest(archive: tarfile.TarFile, layer: dict[str, object], name: str, com
     config = {
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
-        "config": {"Env": [f"PATH={PATH}"], "Entrypoint": command},
+        "config": {"Env": [f"PATH={'/nonexistent' if name == TOOLLESS else PATH}"], "Entrypoint": command},
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
     }
     manifest = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 IMAGE = "busybox:1.36.1"
 ENDED = {"Completed", "Failed", "Terminated", "Aborted"}
@@ -56,7 +57,7 @@ class Jobs:
         program = str(self.cluster.programs.path("kubectl"))
         config = f"--kubeconfig={self.cluster.folder / 'admin.config'}"
         command = [program, config, "-n", self.namespace, "exec", pod, "--", "sh", "-c", script]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def patch(self, name: str, spec: Object) -> None:
@@ -70,7 +71,7 @@ class Jobs:
         found: Object = self.status(name).get("state", {})
         return found
 
-    def until_phase(self, name: str, phase: str, within: float = 120.0) -> Object:
+    def until_phase(self, name: str, phase: str) -> Object:
         """Wait for a phase and return the status; fail at once if the job has ended in another."""
 
         def reached() -> Object:
@@ -81,17 +82,17 @@ class Jobs:
             return status if now == phase else {}
 
         try:
-            return eventually(f"{name} is {phase}", reached, within)
+            return eventually(f"{name} is {phase}", reached)
         except AssertionError as error:
             pods = [(each["metadata"]["name"], each["status"].get("phase")) for each in self.pods()]
             raise AssertionError(f"{error}\n{self.status(name).get('state')}\npods: {pods}") from error
 
-    def until_running(self, name: str, pods: int, within: float = 120.0) -> Object:
+    def until_running(self, name: str, pods: int) -> Object:
         def reached() -> Object:
             status = self.status(name)
             return status if status.get("running", 0) == pods else {}
 
-        return eventually(f"{name} has {pods} running pods", reached, within)
+        return eventually(f"{name} has {pods} running pods", reached)
 
     def pods(self) -> list[Object]:
         return self.api.list("Pod", self.namespace)

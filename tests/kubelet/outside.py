@@ -37,10 +37,11 @@ class OutsideController:
     cluster: Cluster
     folder: Path
     daemon: Daemon | None = None
+    flags: tuple[str, ...] = ()
 
     def start(self) -> None:
         log = self.folder / "controller.log"
-        flags = (f"--kubeconfig={self.cluster.kubeconfig()}", "--gang=native", "--listen=127.0.0.1:8081")
+        flags = (f"--kubeconfig={self.cluster.kubeconfig()}", "--gang=native", "--listen=127.0.0.1:8081", *self.flags)
         self.daemon = start_pumice(self.cluster, log, "controller", *flags)
 
     def stop(self) -> None:

@@ -56,7 +56,7 @@ def _reach(jobs: Jobs, source: str, target: str) -> None:
         assert target in printed.split()
         return True
 
-    eventually(f"{source} reaches {target}", reached, within=20)
+    eventually(f"{source} reaches {target}", reached)
 
 
 def _replicas(number: int) -> str:

@@ -48,7 +48,7 @@ def test_the_job_says_what_its_pod_waits_for(waiting: Jobs, name: str) -> None:
         assert "w-0" in state["message"], state
         return True
 
-    eventually(f"{name} says why it waits", says, within=60)
+    eventually(f"{name} says why it waits", says)
     printed = eventually(
         "an event says so, too", lambda: [event for event in waiting.events(name) if event["reason"] in reasons]
     )
@@ -56,10 +56,10 @@ def test_the_job_says_what_its_pod_waits_for(waiting: Jobs, name: str) -> None:
 
 
 def test_the_reason_goes_when_the_pod_runs(waiting: Jobs) -> None:
-    eventually("it waits", lambda: waiting.state("noconfig").get("reason") == "CreateContainerConfigError", within=60)
+    eventually("it waits", lambda: waiting.state("noconfig").get("reason") == "CreateContainerConfigError")
     waiting.api.create("ConfigMap", waiting.namespace, {"metadata": {"name": "settings"}, "data": {"A": "1"}})
     waiting.until_phase("noconfig", "Running")
-    eventually("the reason is gone", lambda: waiting.state("noconfig").get("reason", "") == "", within=60)
+    eventually("the reason is gone", lambda: waiting.state("noconfig").get("reason", "") == "")
 
 
 def test_a_policy_for_pending_pods_names_what_they_wait_for(jobs: Jobs) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.fork_server import fork_server
 from tests.local.running import MODULES, Manifest, Result, Workspace, processes
+from tests.patience import PATIENCE
 
 WAITING = "echo up; while [ ! -e go ]; do sleep 0.2; done; echo done"
 
@@ -23,7 +24,7 @@ class Terminal:
 
     def __call__(self, *words: str, code: int | None = 0, stdin: int | None = None) -> Result:
         directory = self.workspace.directory
-        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.workspace.env, timeout=100, stdin=stdin)
+        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.workspace.env, stdin=stdin)
         assert code is None or done.returncode == code, (words, done)
         return Result(done.returncode, done.stdout, done.stderr)
 
@@ -39,7 +40,7 @@ class Terminal:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition. Most run a command, so look at most a third of the time."""
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + PATIENCE
         while True:
             began = time.monotonic()
             if condition():

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -25,38 +26,38 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local.clock import wall_clock
+from pumice.engines.local.daemon import connections
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter
 from pumice.engines.local.kubelet.pod import LocalPod
-from pumice.engines.local.options import RunOptions
+from pumice.engines.local.local_run import LocalRun
 from pumice.engines.local.preparation.new_record import new_record
-from pumice.engines.local.preparation.run_preparation import prepared
-from pumice.engines.local.preparation.scaling import stored
-from pumice.engines.local.runs.event_codec import last_status
-from pumice.engines.local.runs.journal import Entry, Journal
-from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.preparation.run_plan import check
 from pumice.engines.local.runs.recorder import Recorder
-from pumice.engines.local.runs.run_record import DETACHED, RunRecord
-from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.scheduling.machine import Machine
+from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
 from pumice.engines.local.service.recovery import recover
-from pumice.engines.local.session import LocalSession
-from pumice.engines.local.state.settings import Retention, Settings
-from pumice.engines.local.supervisor import control_server, leased_process, process
+from pumice.engines.local.supervisor import leased_process, process
 from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
 from pumice.model.status import JobStatus
 from pumice.runtime.offline_context import offline_context
+from pumice.store.events import PhaseChanged, StatusWritten
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.history.entries import decode_entry
+from pumice.store.journal import Entry, Journal
+from pumice.store.options import RunOptions
+from pumice.store.run_record import DETACHED, RunRecord
+from pumice.store.run_request import RunRequest
+from pumice.store.settings import Retention, Settings
 from tests.local.running import Manifest, processes
+from tests.patience import PATIENCE
 
 POINTS = "crash-points"
-SECONDS = 60.0
 CrashPoint = tuple[str, int]  # a label, and which of its occurrences
 
 # What is wrapped, and the argument that tells one kind of call from another.
@@ -66,14 +67,14 @@ _CALLS: Sequence[tuple[Any, str, Callable[..., str]]] = (
     (Journal, "append", lambda _self, kind, *_, **__: str(kind)),
     (os, "fdatasync", lambda *_: ""),
     (Recorder, "write", lambda _self, *, sync=False: "final" if sync else ""),
-    (LocalSession, "suspend", lambda *_: ""),
+    (LocalRun, "suspend", lambda *_: ""),
     (LocalPod, "begin", lambda *_: ""),
     (RunStore, "finish", lambda *_: ""),
     (RunStore, "detach", lambda *_: ""),
-    (LocalSession, "detach", lambda *_: ""),
+    (LocalRun, "detach", lambda *_: ""),
     (leased_process, "keep_secrets", lambda *_: ""),
     (process, "drop_secrets", lambda *_: ""),
-    (control_server, "listen", lambda *_: ""),
+    (connections, "bound_socket", lambda *_: ""),
     (Sandbox, "close", lambda *_: ""),
     (LocalEngine, "write_status", lambda _self, _snapshot, status: str(status.state.phase)),
     (LocalEngine, "apply", lambda _self, _key, command: type(command).__name__),
@@ -131,7 +132,7 @@ def fork_supervisor(run: StoredRun, lock: OwnerLock, at: CrashPoint | None) -> i
         for standard in (1, 2):
             os.dup2(output, standard)
         Killer(os.open(run.directory / POINTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
-        process.main(run.directory, lock.descriptor)
+        code = process.main(run.directory, lock.descriptor)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:  # noqa: BLE001 - whatever it is, the child must not go on as pytest
@@ -148,13 +149,14 @@ def fork_leased(points: Path, at: CrashPoint | None) -> SupervisorProcess:
     if child:
         theirs.close()
         return SupervisorProcess(Forked(child), ours)
+    code = 1
     try:
         ours.close()
         os.setsid()
         Killer(os.open(points, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), at).install()
-        leased_process.main(theirs.detach())
+        code = leased_process.main(theirs.detach())
     finally:
-        os._exit(1)
+        os._exit(code)
 
 
 @dataclass(slots=True)
@@ -163,6 +165,7 @@ class Forked:
 
     pid: int
     code: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # several threads may wait
 
     def poll(self) -> int | None:
         return self._wait(os.WNOHANG)
@@ -174,10 +177,11 @@ class Forked:
         os.kill(self.pid, signal.SIGKILL)
 
     def _wait(self, flags: int) -> int | None:
-        if self.code is None:
-            found, status = os.waitpid(self.pid, flags)
-            self.code = os.waitstatus_to_exitcode(status) if found else None
-        return self.code
+        with self._lock:
+            if self.code is None:
+                found, status = os.waitpid(self.pid, flags)
+                self.code = os.waitstatus_to_exitcode(status) if found else None
+            return self.code
 
 
 def request_of(document: Manifest, directory: Path, state: Path) -> RunRequest:
@@ -188,13 +192,8 @@ def request_of(document: Manifest, directory: Path, state: Path) -> RunRequest:
 def record_of(document: Manifest, directory: Path, state: Path) -> RunRecord:
     """Return the record of a run of this Job, as `submit` makes it."""
     request = request_of(document, directory, state)
-    request = replace(request, job=stored(request.job, {}), options=replace(request.options, mode=DETACHED))
-    with prepared(request, Emitter([], _raise), dry=True) as plan:
-        return new_record(replace(request, job=plan.admitted, manifests=plan.manifests), Path("0"), wall_clock())
-
-
-def _raise(error: Exception) -> None:
-    raise error
+    plan = check(replace(request, options=replace(request.options, mode=DETACHED)), read_machine(), os.environ)
+    return new_record(plan, 0, wall_clock())
 
 
 @dataclass(slots=True)
@@ -246,7 +245,10 @@ class Lives:
 
 def status_of(entry: Entry) -> JobStatus | None:
     """Return the status of the job that a record of the journal contains."""
-    return last_status([entry])
+    if entry.kind not in (StatusWritten.__name__, PhaseChanged.__name__):
+        return None
+    found = decode_entry(StatusWritten.__name__, entry.data)
+    return found.status if isinstance(found, StatusWritten) else None
 
 
 def passed(directory: Path) -> list[str]:
@@ -256,7 +258,7 @@ def passed(directory: Path) -> list[str]:
 
 def nothing_left(store: RunStore, home: Path) -> list[str]:
     """Return processes, links, sockets, scratch files and reservations of runs that have ended."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     # Processes of a sandbox end a moment after their supervisor.
     while (left := processes(str(home))) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.local.running import SEARCH_PATH
+from tests.patience import PATIENCE
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
-# Long enough for a machine that is busy with other tests; an idle one needs a few hundredths of it.
-PATIENCE = 20.0
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")
 
 # What is waited for in the output, and how many seconds after it the kill may come: from the first import to the last
@@ -257,7 +256,7 @@ class Lane:
                     os.kill(pid, signal.SIGKILL)
             if victim == "supervisor" and supervisors:
                 # Pumice notices it, and ends by itself.
-                process.wait(timeout=60)
+                process.wait(timeout=PATIENCE)
         finally:
             process.kill()
             traces.killed()
@@ -281,7 +280,7 @@ class Lane:
     def _last_run(self) -> None:
         """One that nobody kills: it goes well, and clears away what the others have left."""
         process = start(self.directory, self.flags)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
         if process.returncode != 0:
             raise AssertionError(f"{self}: the run afterwards ended with {process.returncode}: {output}")
         left = scratch(self.directory)

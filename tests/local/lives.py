@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pumice.engines.local.events import LogLine
 from pumice.engines.local.kubelet.container import Container
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, Scheduler, grace_of
@@ -16,6 +15,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model import keys
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
+from pumice.store.events import LogGate, LogLine
 from tests.local.sandbox.boxes import Box
 
 ADDRESS = "10.77.0.10"
@@ -54,6 +54,7 @@ class Harness:
     warnings: list[str] = field(default_factory=list)
     restarts: list[int] = field(default_factory=list)
     messages: Path | None = None
+    gate: LogGate = field(default_factory=LogGate)
 
     def container(self, manifest: Manifest, grace: float = 20) -> Container:
         def make_spec(_attempt: int) -> ContainerSpec:
@@ -107,4 +108,4 @@ class Harness:
         def watch(lines: Sequence[LogLine] | LogLine) -> None:
             self.lines += [line.text for line in ([lines] if isinstance(lines, LogLine) else lines)]
 
-        return LogPump("task-0", manifest["name"], stream, NoLogFile(), watch)
+        return LogPump("task-0", manifest["name"], stream, NoLogFile(), watch, self.gate)

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.fork_server import Forked, fork_server
+from tests.patience import PATIENCE
 
 MODULES = ("pumice.ui.server",)
 
@@ -57,7 +58,7 @@ class Page:
 
     def get(self, target: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
         sent = {"Cookie": self.cookie} if self.cookie else {}
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
         try:
             connection.request(method, target, headers={**sent, **(headers or {})})
             answer = connection.getresponse()
@@ -75,7 +76,7 @@ class Page:
 
     def until(self, target: str, condition: Callable[[Any], bool]) -> Any:
         """Ask until the data is as expected, and return it."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not condition(found := self.data(target)):
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
@@ -84,7 +85,7 @@ class Page:
     @contextmanager
     def stream(self, target: str = "/api/stream", last: str = "") -> Iterator[Iterator[tuple[str, Any, str]]]:
         """Yield the events of a stream: kind, data, id."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
         try:
             headers = {"Cookie": self.cookie, **({"Last-Event-ID": last} if last else {})}
             connection.request("GET", target, headers=headers)
@@ -127,7 +128,7 @@ class Pages:
             server = fork_server(*MODULES)
             process = server.start(["ui", "--no-open", *words], cwd=self.directory, env=self.env, out=stream.fileno())
         self.started.append(process)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while "\n" not in out.read_text():
             assert process.poll() is None, out.read_text()
             assert time.monotonic() < deadline
@@ -137,7 +138,7 @@ class Pages:
     def stop(self) -> None:
         for process in self.started:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 def as_another_user(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -146,7 +147,7 @@ def as_another_user(code: str, *words: str) -> subprocess.CompletedProcess[str]:
         ["/usr/bin/env", "python3", "-I", "-c", code, *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
         user="nobody" if os.getuid() == 0 else None,
         env={"PATH": os.defpath},

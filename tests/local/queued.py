@@ -7,17 +7,19 @@ import os
 import sys
 from pathlib import Path
 
-from pumice.engines.local.runs.owner_lock import boot_id
-from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord
-from pumice.engines.local.state.state_directory import host_name
+from pumice.store.files.owner_lock import boot_id
+from pumice.store.files.state_directory import host_name
+from pumice.store.run_record import DETACHED, GangPods, RunRecord
 
 # Notes its beginning, holds the lock until a file with its name appears, notes its end.
 SUPERVISOR = """
 import pathlib, sys, time
-from pumice.engines.local.clock import wall_clock
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_store import RunStore
-from pumice.engines.local.service.queued_runs import append
+from pumice.store.run_end import RunEnded
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.engines.local.runs.recorder import append
+from pumice.store.files.run_store import RunStore
+from pumice.model.job import Job
+from pumice.model.status import JobState, JobStatus
 
 directory, lock = pathlib.Path(sys.argv[-2]), OwnerLock(int(sys.argv[-1]))
 lock.sign()
@@ -28,7 +30,7 @@ events.write(f"begin {run.ref}\\n")
 while not (store.state / f"finish-{run.record.uid}").exists():
     time.sleep(0.02)
 events.write(f"end {run.ref}\\n")
-append(run, "Outcome", {}, phase="Completed", finished=wall_clock(), exit_code=0)
+append(run, RunEnded(Job(status=JobStatus(state=JobState(phase="Completed")))))
 store.finish(run)
 """
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pumice.engines.local.images.sources import this_machine
+from tests.patience import PATIENCE
 from tests.unit.engines.local.images.archives import digest
 
 OCI = "application/vnd.oci.image"
@@ -94,7 +95,7 @@ class Registry:
         return self.root / "docker/registry/v2/blobs/sha256" / hexadecimal[:2] / hexadecimal / "data"
 
     def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> str:
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
         try:
             connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.fork_server import ForkServer, PipedFork, fork_server
+from tests.patience import RUN_TIMEOUT
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
 _CONFIG = str(Path(__file__).resolve().parent / "data" / "config")
@@ -34,7 +35,8 @@ _BACKGROUND = _MAIN.format(SIGINT="signal.SIG_IGN", SIGQUIT="signal.SIG_IGN")
 # What commands, and the processes that they fork, load in a run.
 MODULES = (
     "pumice.cli.run.command",
-    "pumice.client.local_client",
+    "pumice.cli.run.request",
+    "pumice.client.local.local_backend",
     "pumice.engines.local.supervisor.leased_process",
     "cryptography.hazmat.primitives.serialization",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
@@ -130,8 +132,13 @@ class Workspace:
 
     def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
         """Run a job to its end, in a process that need not load all modules first."""
-        words = ["run", self._written(*documents), "--timeout=60s", *flags]
-        done = _server().run(words, cwd=Path(self.cwd or self.directory), env=self.env, timeout=100)
+        words = ["run", self._written(*documents), RUN_TIMEOUT, *flags]
+        done = _server().run(words, cwd=Path(self.cwd or self.directory), env=self.env)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def pumice(self, *words: str) -> Result:
+        """Run another command, such as `why`."""
+        done = _server().run(list(words), cwd=self.directory, env=self.env)
         return Result(done.returncode, done.stdout, done.stderr)
 
 

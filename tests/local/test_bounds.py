@@ -154,9 +154,9 @@ def test_disk_use_is_shown_and_can_be_bounded(workspace: Workspace) -> None:
     write = "head -c 3145728 /dev/zero > /c/file; head -c 2097152 /dev/zero > /e/file"
     only = task("only", write, container=mounts, pod={"volumes": volumes})
     result = workspace.run(job(only), claim, flags=["--network=job"])
-    assert "\ndisk: claims 3.0 MiB, emptyDir 2.0 MiB\n" in result.err, result.err
+    assert "\ndisk: claims 3 MiB, emptyDir 2 MiB\n" in result.err, result.err
     assert (workspace.state / "claims" / "default" / "data" / "file").stat().st_size == 3 << 20
     only = task("only", f"{write}; sleep 50", container=mounts, pod={"volumes": volumes})
     result = workspace.run(job(only), claim, flags=["--network=job", "--disk-limit", "1Mi"])
     assert result.code == 1, result.err
-    assert "uses more of the disk than 1.0 MiB (disk-limit): claims 3.0 MiB" in result.err
+    assert "uses more of the disk than 1 MiB (disk-limit): claims 3 MiB" in result.err

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.unit.cli.running import COMMAND
 
 # What is started by the shell: it prints its words, but answers what the scripts ask.
@@ -25,6 +26,12 @@ if [ "$2" = --names ]; then exec {command} "$@"; fi
 printf 'TYPED'
 printf ' [%s]' "$@"
 echo ' END'
+"""
+# Nothing listens there.
+KUBECONFIG = """\
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: prod-east, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
 """
 SHELLS = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),
@@ -60,6 +67,11 @@ LINES = {
     "pumice get resnet:": ["get", "resnet:7"],
     "pumice wait other:1 --timeout 1m resnet:": ["wait", "other:1", "--timeout", "1m", "resnet:7"],
     "pumice logs -f resnet:": ["logs", "-f", "resnet:7"],
+    "pumice get --on pro": ["get", "--on", "prod-east"],
+    "pumice ps -a --context=pro": ["ps", "-a", "--context=prod-east"],
+    "pumice controller --context pro": ["controller", "--context", "prod-east"],
+    # The cluster does not answer.
+    "pumice get --on prod-east resn": ["get", "--on", "prod-east", "resn"],
     # Nothing fits, and no file is offered where none may stand.
     "pumice run --timeout my": ["run", "--timeout", "my"],
     "pumice explain a.yaml my": ["explain", "a.yaml", "my"],
@@ -90,7 +102,7 @@ class Shell:
 
     def read_until(self, words: str) -> str:
         """Return what came before these words, without them."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while words not in self._output:
             left = deadline - time.monotonic()
             assert select.select([self._near], [], [], max(left, 0))[0], f"no {words!r} in {self._output!r}"
@@ -100,7 +112,7 @@ class Shell:
 
     def close(self) -> None:
         os.close(self._near)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.needs(name)) for name in SHELLS])
@@ -123,6 +135,8 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     subprocess.run([*COMMAND, "image", "add", "busybox-for-tests=image"], cwd=folder, env=own, check=True)
     for run in ("resnet/7", "other/1", "other/2"):
         (folder / "state" / "pumice" / "runs" / "default" / run).mkdir(parents=True)
+    (folder / ".kube").mkdir()
+    (folder / ".kube" / "config").write_text(KUBECONFIG)
     script = folder / f"pumice.{request.param}"
     with script.open("w") as output:
         subprocess.run([*COMMAND, "completion", request.param], env=own, stdout=output, check=True)
@@ -134,7 +148,14 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 # Lines that ask the program for names, which takes long; others of their kind stay in `make test`.
-ASKING = ("pumice get @l", "pumice wait @last resn", "pumice get resnet:", "pumice logs -f resnet:")
+ASKING = (
+    "pumice get @l",
+    "pumice wait @last resn",
+    "pumice get resnet:",
+    "pumice logs -f resnet:",
+    "pumice ps -a --context=pro",
+    "pumice controller --context pro",
+)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,8 @@ async def test_who_cannot_hear_the_signal_ends_after_the_hook_and_not_after_the_
 async def test_the_signal_of_its_choice_ends_it(box: Box) -> None:
     harness = await harness_in(box)
     script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"
-    container = harness.container(shell(script, lifecycle={"stopSignal": "SIGUSR1"}))
+    container = harness.container(shell(script))
+    container.stop_signal = signal.SIGUSR1
     life = asyncio.create_task(container.run("Never"))
     await up(harness, container)
     await container.stop(30)

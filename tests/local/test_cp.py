@@ -12,6 +12,7 @@ import pytest
 from tests.local.commands import WAITING, Terminal
 from tests.local.running import job, processes, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(params=["namespaces", "process"])
@@ -30,7 +31,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
     found.until(lambda: found("logs", "trial").out.endswith("up\n"))
     yield found
     (tmp_path / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (out, err)
     found.until(lambda: not processes(str(tmp_path)))
 
@@ -124,11 +125,11 @@ def test_links_that_a_pod_made_are_not_followed(tmp_path: Path) -> None:
         terminal("cp", "w-0:/srv/made", "swapped", code=None)
     terminal("cp", "w-0:/srv/made", f"{own}/data")
     read = terminal("exec", "w-0", "--", "grep", "-r", "sings", "/srv", code=1)
-    named = terminal("cp", "w-0:/srv/made", "out", code=2).err.partition("name it: pumice ")[2]
+    named = terminal("cp", "w-0:/srv/made", "out", code=2).err.partition("name it instead: ")[2]
     unharmed = [path.name for path in victim.rglob("*")]
-    terminal(*shlex.split(named))
+    terminal("cp", "w-0:/srv/made", *shlex.split(named))
     (here / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (out, err)
     assert (wrong, read.out, unharmed) == ([], "", ["canary"])
     assert [(directory / "made" / "file").read_text() for directory in (big, victim)] == ["text\n"] * 2

@@ -93,7 +93,7 @@ if user:
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as pinger:
-    pinger.settimeout(20)
+    pinger.settimeout(100)
     pinger.sendto(struct.pack("!BBHHH", 8, 0, 0, 0, 1), ("127.0.0.1", 0))
     kind, *_ = struct.unpack_from("!BB", pinger.recv(100))
     print("reply" if kind == 0 else kind)

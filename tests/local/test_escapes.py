@@ -12,31 +12,39 @@ test_tunnel_programs.py.
 from __future__ import annotations
 
 import asyncio
+import base64
 import errno
 import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pumice.client.run_options.flags import mount
-from pumice.engines.local.run_errors import InvalidOption
+from pumice.client.run_options.kinds import Source, mount
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.init.seccomp import is_known, read_calls
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
-from tests.local.commands import Terminal
+from pumice.model.problem import Position
+from pumice.store.files.remove_tree import remove_tree
+from pumice.store.run_errors import InvalidOption
+from tests.local.commands import Terminal, open_terminal
 from tests.local.roots import small_root
 from tests.local.running import Workspace, job, task
 from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts, run
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
+from tests.unit.store.code.repositories import git, make_repository
 
 AS_ROOT = os.geteuid() == 0
 Manifest = dict[str, Any]
@@ -338,7 +346,7 @@ def test_a_directory_of_the_system_is_not_mounted(way: str, workspace: Workspace
         flags = ["--mount", "/:ro"]
         for path in paths:
             with pytest.raises(InvalidOption, match="which pods do not get"):
-                mount(path, workspace.directory, "--mount")
+                mount(path, Source(Position(option="mount"), workspace.directory))
     else:
         (workspace.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
     result = workspace.run(job(only), flags=flags)
@@ -440,6 +448,100 @@ def test_a_link_that_a_pod_makes_is_not_followed_by_the_next(way: str, tmp_path:
     assert way == "images" or re.search("StartError.*symbolic link.*not followed", result.err), result.err
 
 
+# What a pod writes to the repository in its working directory: programs that git would start, and ways to other files.
+PLANTED = {
+    "programs": """
+cat >> .git/config <<END
+[core]
+  fsmonitor = "touch '{canary}'; false"
+  hooksPath = .git/planted
+[filter "x"]
+  clean = "touch '{canary}'; cat"
+  smudge = "touch '{canary}'; cat"
+[diff "x"]
+  textconv = "touch '{canary}'; cat"
+  command = "touch '{canary}'; true"
+[diff]
+  external = "touch '{canary}'; true"
+END
+mkdir .git/planted
+for hook in post-checkout post-index-change pre-auto-gc reference-transaction; do
+  printf '#!/bin/sh\\ntouch "%s"\\n' '{canary}' | tee .git/hooks/$hook > .git/planted/$hook
+  chmod +x .git/hooks/$hook .git/planted/$hook
+done
+echo '*.py filter=x diff=x' > .gitattributes
+""",
+    "worktree": "printf '[core]\\nworktree = {secret}\\n' >> .git/config",
+    "file": "mv .git old; echo 'gitdir: {secret}/.git' > .git",
+    "directory": "mv .git old; ln -s '{secret}/.git' .git",
+    "links": """
+mv .git/objects .git/mine; ln -s '{secret}/.git/objects' .git/objects
+rm .git/HEAD; ln -s '{secret}/.git/HEAD' .git/HEAD
+mv .git/index .git/old; ln -s '{secret}/.git/index' .git/index
+ln -s '{secret}/secret.py' link.py; ln -s '{secret}' directory; rm train.py; ln -s '{secret}/secret.py' train.py
+mkdir .git/info -p; rm -f .git/info/exclude; ln -s '{secret}/secret.py' .git/info/exclude
+ln -s '{secret}/secret.py' .gitignore; ln -s '{secret}/secret.py' .pumiceignore
+""",
+    "names": r"""
+ln -s "$(printf '\377')" link.py; touch "$(printf '.env\377')"
+rm -f .gitignore; mkfifo pipe.py .pumiceignore .gitignore
+mkdir -p "$(printf 'more\377/.git')"; deep=$(printf 'd/%.0s' $(seq 400))
+(for part in 1 2; do mkdir -p $deep; cd -P $deep; done)
+printf '%60000s' worktree >> .git/config
+""",
+    "objects": """
+echo '{secret}/.git/objects' > .git/objects/info/alternates
+cp '{commit}' .git/refs/heads/main 2>/dev/null || echo {id} > .git/refs/heads/main
+""",
+}
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize("plant", PLANTED)
+def test_what_a_pod_plants_in_a_repository_is_not_obeyed(
+    plant: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The next `run`, `submit` and `get --code` start no program of it, and copy nothing that it leads to."""
+    # pytest cannot remove directories as deep as a pod can make them.
+    request.addfinalizer(partial(remove_tree, tmp_path))
+    secret = make_repository(tmp_path / "other files" / "secret", {"secret.py": "the canary\n"})
+    with open_terminal(tmp_path / "a project") as terminal:
+        project, canary = terminal.workspace.directory, tmp_path / "a project" / "started"
+        make_repository(project, {"train.py": "mine\n", ".gitignore": "state\n.config\n"})
+        commit = git(secret, "rev-parse", "HEAD").strip()
+        script = PLANTED[plant].format(canary=canary, secret=secret, commit=secret / ".git/refs/heads/main", id=commit)
+        terminal("run", terminal.workspace.write(job(task("plant", script))), "--network=job")
+        harmless = terminal.workspace.write(job(task("next", "true")))
+        terminal("run", harmless, "--network=job")
+        run = terminal("submit", harmless, "--network=job").out.strip()
+        terminal("wait", run)
+        frozen = terminal("run", harmless, "--network=job", "--snapshot")
+        assert frozen.code == 0, frozen.err
+        results = [terminal("get", f"trial:{number}", "--code", f"state/{number}", code=None) for number in (2, 3)]
+        if plant == "names":
+            assert [result.code for result in results] == [2, 2], results
+            assert all(r"link.py leads to '\udcff'" in result.err for result in results), results
+        if plant == "programs":
+            # Nothing of it is lost, and it is what it was.
+            assert [result.code for result in results] == [0, 0], results
+            assert (project / "state" / "3" / "train.py").read_text() == "mine\n"
+            assert not canary.exists()
+            with suppress(subprocess.CalledProcessError):  # as one of them answers nonsense
+                git(project, "status")
+            assert canary.exists(), "git itself does not start it either"
+        assert not canary.exists() or plant == "programs"
+        copied = [
+            path for path in (project / "state").rglob("snapshot/**/*") if path.is_file() and not path.is_symlink()
+        ]
+        assert (project / "state/pumice/runs/default/trial/4/snapshot/job.yaml") in copied
+        assert not [path for path in copied if b"canary" in path.read_bytes() and path.name != "job.yaml"]
+        for path in (*(project / "state").rglob("code.json"), *(project / "state").glob("[0-9]/**/*")):
+            assert not path.is_symlink()
+            assert not path.is_file() or b"canary" not in path.read_bytes(), path
+            assert not path.is_file() or base64.b64encode(b"the canary\n") not in path.read_bytes(), path
+        assert (secret / "secret.py").read_text() == "the canary\n"
+
+
 UNCONFINED = (
     Attack("calls", container=calls(errno.ENOSYS, {"keyctl": REFUSED_CALLS.get("keyctl", 0)}), prints="keyctl"),
     Attack("privileges", status("NoNewPrivs"), "NoNewPrivs:\t0"),
@@ -533,7 +635,7 @@ def test_a_hostile_pod_gains_nothing_from_a_user_who_enters_it(tmp_path: Path) -
     assert [path.name for path in outside.iterdir()] == ["canary"]
     assert (outside / "canary").read_text() == "sings"
     terminal("stop", "trial", "--force")
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert wrong == []
 
 
@@ -560,4 +662,4 @@ def test_a_hostile_terminal_reaches_only_its_own_client(tmp_path: Path) -> None:
     screen.read_until("got==")
     assert screen.read_to_end() == 0
     terminal("stop", "trial", "--force")
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)

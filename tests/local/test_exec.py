@@ -17,6 +17,7 @@ from tests.fork_server import fork_server
 from tests.local.commands import WAITING, Terminal
 from tests.local.running import MODULES, job, processes, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
 
 MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
@@ -39,7 +40,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
     found.until(lambda: found("logs", "trial", code=None).out.count("up\n") == 3)
     yield found
     (tmp_path / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (out, err)
     found.until(lambda: not processes(str(tmp_path)))
 
@@ -57,7 +58,7 @@ def test_streams_are_passed_on_as_they_are(terminal: Terminal) -> None:
         cat = fork_server(*MODULES).start(
             ["exec", "w-0", "--", "cat"], cwd=source.parent, env=env, out=out.fileno(), stdin=stdin.fileno()
         )
-        assert cat.wait(60) == 0
+        assert cat.wait(PATIENCE) == 0
     assert back.read_bytes() == data
     both = terminal("exec", "w-0", "--", "sh", "-c", "echo one; echo two >&2; exit 3", code=3)
     assert (both.out, both.err) == ("one\n", "two\n")
@@ -77,7 +78,7 @@ def test_a_command_ends_when_its_reader_or_its_client_has_gone(terminal: Termina
     os.close(writer)
     assert os.read(reader, 7) == b"closed\n"
     os.close(reader)
-    assert endless.wait(60) == 128 + signal.SIGPIPE
+    assert endless.wait(PATIENCE) == 128 + signal.SIGPIPE
     mark = f"98{os.getpid()}"
     script = f"echo started; sleep {mark} & sleep {mark}1"
     reader, writer = os.pipe()

@@ -75,7 +75,7 @@ def _verdict(workspace: Workspace, result: Result) -> list[str]:
     lines = result.verdict
     assert 1 < len(lines) <= 6, result.err
     pumice = fork_server(*MODULES)
-    why = pumice.run(["why", "trial"], cwd=workspace.directory, env=workspace.env, timeout=60)
+    why = pumice.run(["why", "trial"], cwd=workspace.directory, env=workspace.env)
     left_out = ("  next  ", "disk: ")
     found, printed = (
         [each for each in some if not each.startswith(left_out)] for some in (why.stdout.splitlines(), lines)
@@ -185,7 +185,7 @@ def test_an_eviction_names_the_pod_and_the_volume(workspace: Workspace) -> None:
 
 def test_a_worker_that_waited_for_its_master_says_what_the_master_did(workspace: Workspace) -> None:
     plugins = {"pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=2"], "svc": []}
-    tasks = [task("master", "echo up; sleep 1000"), task("worker", "true")]
+    tasks = [task("master", "echo up; sleep 1000"), task("worker", "true", dependsOn={"name": ["master"]})]
     result = workspace.run(job(*tasks, plugins=plugins, policies=TERMINATE))
     lines = _verdict(workspace, result)
     assert re.match(r"worker-0 failed first: exit code 1 in container wait-for-master", lines[0]), result.err
@@ -197,8 +197,7 @@ def test_a_hang_names_the_functions_if_the_user_has_py_spy(workspace: Workspace)
     if not (Path(sys.executable).parent / "py-spy").exists():
         pytest.skip("no py-spy")
     script = "import time\ndef stuck(): time.sleep(1000)\nprint('up', flush=True)\nstuck()"
-    result = workspace.run(job(task("only", "", container=scripted("python3", "-c", script))), flags=["--timeout=4s"])
-    assert result.code == 124, result.err
+    result = _stopped_while_up(workspace, job(task("only", "", container=scripted("python3", "-c", script))))
     doing = [line for line in _verdict(workspace, result) if line.startswith("  was doing ")]
     assert "in stuck (<string>:2), called by <module> (<string>:4)" in doing[0], result.err
 
@@ -219,14 +218,23 @@ def test_the_error_file_of_torch_where_the_log_does_not_say_why(workspace: Works
 def test_a_deadlock_shows_what_each_pod_waits_for(workspace: Workspace) -> None:
     master = "import socket; c,_=socket.create_server(('',9)).accept(); c.sendall(b'x'); c.recv(1)"
     tasks = _two(f"{CONNECT}print('up', flush=True); peer.recv(1)", master=master)
-    result = workspace.run(job(*tasks, plugins={"svc": []}), flags=["--timeout=4s"])
-    assert result.code == 124, result.err
+    result = _stopped_while_up(workspace, job(*tasks, plugins={"svc": []}))
     doing = [line for line in _verdict(workspace, result) if line.startswith("  was doing ")]
     assert re.fullmatch(r"  was doing     master-0: python\S* sleeping.*connected to worker-0:\d+", doing[0]), (
         result.err
     )
     assert re.fullmatch(r"  was doing     worker-0: python\S* sleeping.*connected to master-0:9", doing[1]), result.err
-    assert result.verdict[-1] == "  next          pumice logs trial:1 --tail 30"
+    assert re.fullmatch(r"  next          pumice logs trial:\d --tail 30", result.verdict[-1])
+
+
+def _stopped_while_up(workspace: Workspace, document: Manifest) -> Result:
+    """Run a job that hangs, and leave it more time if that was up before the job said that it is up."""
+    for timeout in ("4s", "20s", "100s"):
+        result = workspace.run(document, flags=["--timeout", timeout])
+        assert result.code == 124, result.err
+        if "up\n" in result.out:
+            break
+    return result
 
 
 def _gloo(fail: str, seconds: int) -> list[Manifest]:

@@ -14,18 +14,20 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import admit
-from pumice.engines.local.events import LogOutput, PodChanged
-from pumice.engines.local.options import RunOptions
-from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.state.settings import Settings
-from pumice.engines.local.supervisor.leased_run import LeasedRun, leased
-from pumice.engines.local.supervisor.supervisor_process import spawned_supervisor
+from pumice.client.backend import Exec
+from pumice.client.local.local_backend import LocalBackend
 from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
+from pumice.store.events import LogOutput, PodChanged
+from pumice.store.options import RunOptions
+from pumice.store.run_end import RunEnded, Stop
+from pumice.store.run_request import RunRequest
+from pumice.store.settings import Settings
 from tests.conftest import SOAK
 from tests.local.commands import Terminal
 from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
 
 WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.2; done; echo done"
@@ -47,7 +49,7 @@ def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Term
     shown.type(b"\x1c")
     assert shown.read_to_end() == 0
     assert shown.screen.lines[-3:] == [
-        "trial:1 goes on: pumice attach trial:1, pumice logs -f trial:1, pumice stop trial:1",
+        "trial:1 keeps running; reattach with pumice attach trial:1, end it with pumice stop trial:1",
         "trial:1",
         "",
     ]
@@ -59,19 +61,19 @@ def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Term
     terminal.until(lambda: terminal("logs", "trial:1").out.count("up s3cret") == 2)
     assert "s3cret" not in (workspace.state / "runs/default/trial/1/run.json").read_text()
     (workspace.directory / "go").touch()
-    assert terminal("wait", "trial:1").out == "trial:1 Completed\n"
-    assert not list((workspace.directory / "pumice" / "secrets").iterdir())
+    assert terminal("wait", "trial:1").out == "trial:1 Succeeded\n"
+    terminal.until(lambda: not list((workspace.directory / "pumice" / "secrets").iterdir()))
 
 
 def test_detach_from_another_terminal(terminal: Terminal) -> None:
     process = terminal.workspace.start(job(task("w", WAITING)))
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     assert terminal("detach", "trial").out == "trial:1\n"
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out.splitlines()[-1]) == (0, "trial:1"), err
-    assert err.endswith("trial:1 goes on: pumice attach trial:1, pumice logs -f trial:1, pumice stop trial:1\n")
+    assert err.endswith("trial:1 keeps running; reattach with pumice attach trial:1, end it with pumice stop trial:1\n")
     (terminal.workspace.directory / "go").touch()
-    assert terminal("wait", "trial").out == "trial:1 Completed\n"
+    assert terminal("wait", "trial").out == "trial:1 Succeeded\n"
     assert terminal("logs", "trial").out == "w-0  up\nw-0  done\n"
 
 
@@ -83,7 +85,7 @@ def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
     terminal.until(lambda: [each["phase"] for each in terminal.items("-a")] == ["Terminated"])
     (item,) = terminal.items("-a")
     assert (item["reason"], item["exitCode"]) == ("ClientLost", 1)
-    assert item["note"] == "the client of the run has gone, so the run was ended"
+    assert item["message"] == "the client of the run has gone, so the run was ended"
     status = json.loads(terminal("get", "trial", "-o", "json").out)["status"]
     assert (status["state"]["phase"], "running" in status) == ("Terminated", False)
 
@@ -94,10 +96,12 @@ def test_a_second_viewer_leaves_a_run_that_goes_on(terminal: Terminal) -> None:
     argv = [word if word != "run" else "attach" for word in terminal.workspace.argv(job(task("w", WAITING)))]
     viewer = OnTerminal(argv[:-1], terminal.workspace.directory, terminal.workspace.env)
     viewer.read_until("run trial:1")
+    # The state of the run as it is, not as if it began now.
+    viewer.read_until("Running 1/1")
     viewer.type(b"\x03")
     assert viewer.read_to_end() == 0
     (terminal.workspace.directory / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, "w-0  up\nw-0  done\n"), err
 
 
@@ -115,7 +119,7 @@ def test_a_slow_reader_gets_every_line_in_order(terminal: Terminal) -> None:
             seen[event["pod"]].append(int(event["line"].split()[0]))
         if number % 10_000 == 0:
             time.sleep(0.05)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert all(numbers == list(range(1, LINES + 1)) for numbers in seen.values())
 
@@ -125,23 +129,25 @@ def _request(directory: Path, script: str) -> RunRequest:
     return RunRequest(admit(job(task("w", script)), offline_context()), RunOptions(settings))
 
 
-def test_a_program_with_threads_holds_a_run(terminal: Terminal) -> None:
+def test_a_program_with_threads_holds_a_run(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in terminal.workspace.env.items():
+        monkeypatch.setenv(name, value)
     seen: list[Any] = []
 
     async def story() -> None:
-        async with leased(spawned_supervisor(terminal.workspace.env)) as run:
-            async for event in run.start(_request(terminal.workspace.directory, "echo up; sleep 1000")):
-                seen.append(event)
-                if isinstance(event, PodChanged) and event.pod.phase is PodPhase.RUNNING:
-                    assert (await run.call("exec", pod="w-0", argv=["echo", "here"]))["output"] == "here\n"
-                    run.stop()
-            seen.append(run)
+        backend = LocalBackend()
+        lease = backend.start(_request(terminal.workspace.directory, "echo up; sleep 1000"))
+        async for event in lease.events():
+            seen.append(event)
+            if isinstance(event, PodChanged) and event.pod.phase is PodPhase.RUNNING:
+                assert (await backend.exec(lease.ref, Exec("w-0", ["echo", "here"]))).stdout == b"here\n"
+                lease.stop(Stop())
+        seen.append(lease)
 
     thread = threading.Thread(target=asyncio.run, args=(story(),))
     thread.start()
     thread.join(100)
-    run = seen[-1]
-    assert isinstance(run, LeasedRun)
-    assert run.outcome is not None
-    assert (run.name, run.outcome.exit_code, run.outcome.reason) == ("trial:1", 143, "Stopped")
+    lease = seen.pop()
+    (outcome,) = [event for event in seen if isinstance(event, RunEnded)]
+    assert (str(lease.ref), outcome.exit_code, outcome.reason) == ("trial:1", 143, "Stopped")
     assert [line.text for event in seen if isinstance(event, LogOutput) for line in event.lines] == ["up"]

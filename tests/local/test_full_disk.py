@@ -11,6 +11,7 @@ import pytest
 
 from tests.local.queued import record
 from tests.local.test_service import uid
+from tests.patience import PATIENCE
 
 # Runs a function of this module on a file system of the given size.
 _PROGRAM = """
@@ -30,7 +31,7 @@ def on_small_disk(directory: Path, size: str, function: str) -> None:
     ).returncode:
         pytest.skip("this user cannot mount a tmpfs in a namespace")
     command = [*namespace, sys.executable, "-c", _PROGRAM, str(directory), size, function, *sys.path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -45,8 +46,8 @@ def fill(directory: Path, left: int) -> None:
 
 def submit_at_each_write(directory: Path) -> None:
     """A submit is stored and queued, or refused and gone: whatever there is room for."""
-    from pumice.engines.local.runs.run_store import RunStore
     from pumice.engines.local.service import queued_runs
+    from pumice.store.files.run_store import RunStore
 
     page, refused = os.sysconf("SC_PAGE_SIZE"), 0
     store = RunStore(directory / "state")
@@ -72,13 +73,13 @@ def submit_at_each_write(directory: Path) -> None:
 def journal_at_each_write(directory: Path) -> None:
     """However full the disk gets, the last entries of a run and its last status are stored; the log has a gap."""
     from pumice.engines.local.clock import elapsed, wall_clock
-    from pumice.engines.local.logs.log_file import LogFile
-    from pumice.engines.local.outcome import Outcome
-    from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal
     from pumice.engines.local.runs.recorder import Recorder
-    from pumice.engines.local.runs.run_store import StoredRun
-    from pumice.engines.local.verdict import explained
     from pumice.model.job import Job
+    from pumice.store.files.run_store import StoredRun
+    from pumice.store.history.stored_history import StoredHistory
+    from pumice.store.journal import Journal, SequenceNumbers, read_journal
+    from pumice.store.logs.log_file import LogFile
+    from pumice.store.run_end import RunEnded
 
     lost: list[str] = []
     for pages in (0, 1, 2, 3, 5, 8):
@@ -88,17 +89,17 @@ def journal_at_each_write(directory: Path) -> None:
         numbers = SequenceNumbers()
         journal = Journal(run, numbers, wall_clock, elapsed, lost.append)
         journal.open()
-        recorder = Recorder(run, journal, explained, elapsed)
+        recorder = Recorder(journal, StoredHistory(record(directory, uid(1)), directory=run))
         log = LogFile(run / "w.0.log", lambda _why: None, numbers.next)
         log.write(b"before\n")
         fill(directory, pages * os.sysconf("SC_PAGE_SIZE"))
         for number in range(40):
             journal.append("Entry", {"number": number, "text": "x" * 2000})
             log.write(b"y" * 5000 + b"\n")
-        recorder(Outcome(Job()))
+        recorder(RunEnded(Job()))
         journal.close()
         kinds = [entry.kind for entry in read_journal(run)[0]]
-        assert kinds == ["Entry"] * 40 + ["SpecChanged", "Outcome"], kinds
+        assert kinds == ["Entry"] * 40 + ["SpecChanged", "RunEnded"], kinds
         assert StoredRun(run, record(directory, uid(1))).status().finished is not None
         (directory / "filler").unlink()
         log.write(b"after\n")

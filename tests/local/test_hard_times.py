@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,20 @@ import pytest
 from tests.local.killing import Traces, scratch
 from tests.local.running import Workspace, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 # What it becomes is the leader of a session that has the terminal: who is told when that goes.
 LEAD = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
+# A leader that stays, so that what it starts has no signal when the terminal goes, only output that fails.
+STAY = """import os, signal, subprocess, sys
+os.login_tty(0)
+signal.signal(signal.SIGHUP, lambda number, frame: None)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+# Asked to end, it does so when a file is there.
+SLOW_FAREWELL = "trap 'echo asked; until [ -e go ]; do sleep 0.1; done; echo farewell; exit 0' TERM"
+SLOW_FAREWELL += "; echo up; while :; do sleep 0.1; done"
+GRACE = {"terminationGracePeriodSeconds": 60}  # more than a shell needs to answer on a loaded machine
 FAREWELL = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; done"
 
 
@@ -35,7 +47,7 @@ def _logs(workspace: Workspace) -> str:
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -46,7 +58,7 @@ def test_closed_terminal_ends_the_job_gracefully(workspace: Workspace, ignored: 
     """Unless the user has said beforehand that it shall go on."""
     master, slave = pty.openpty()
     traces = Traces.before(workspace.directory)
-    argv = workspace.argv(job(task("only", "echo up; sleep 2; echo farewell" if ignored else FAREWELL)))
+    argv = workspace.argv(job(task("only", "echo up; sleep 2; echo farewell" if ignored else FAREWELL, pod=GRACE)))
     process = subprocess.Popen(
         [sys.executable, "-c", LEAD, *(["nohup"] if ignored else []), *argv],
         cwd=workspace.directory,
@@ -61,12 +73,40 @@ def test_closed_terminal_ends_the_job_gracefully(workspace: Workspace, ignored: 
         traces.look(process.pid)
         os.close(master)
         traces.killed()
-        assert process.wait(timeout=60) == (0 if ignored else 129)
+        assert process.wait(timeout=PATIENCE) == (0 if ignored else 129)
     finally:
         process.kill()
     assert "farewell" in _logs(workspace)
+    why = workspace.pumice("why", "trial").out
+    assert why.startswith("trial:1 Succeeded: " if ignored else "trial:1 Stopped: its terminal was closed\n")
     traces.gone_after()
     assert scratch(workspace.directory) == []
+
+
+def test_closed_terminal_whose_signal_comes_after_the_output_failed(workspace: Workspace) -> None:
+    """The signal is the first one that the run gets, so its pods keep their grace period."""
+    master, slave = pty.openpty()
+    argv = workspace.argv(job(task("only", SLOW_FAREWELL, pod=GRACE)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAY, *argv],
+        cwd=workspace.directory,
+        env=workspace.env,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    try:
+        os.close(slave)
+        _wait_for(lambda: process.poll() is not None or "up" in _logs(workspace))
+        os.close(master)
+        _wait_for(lambda: process.poll() is not None or "asked" in _logs(workspace))
+        os.killpg(process.pid, signal.SIGHUP)
+        time.sleep(1)  # in which a run that heard it as a second signal would kill the pod
+        (workspace.directory / "go").touch()
+        assert process.wait(timeout=PATIENCE) == 129
+    finally:
+        process.kill()
+    assert "farewell" in _logs(workspace)
 
 
 def test_stopped_for_a_while(workspace: Workspace) -> None:
@@ -77,7 +117,7 @@ def test_stopped_for_a_while(workspace: Workspace) -> None:
     process.send_signal(signal.SIGSTOP)
     time.sleep(3)
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3, err
     assert out.count("20000") == 2
 
@@ -102,14 +142,15 @@ def test_nobody_reads_the_output(workspace: Workspace, number: signal.Signals, c
 def _stands_still(workspace: Workspace) -> bool:
     """Whether nothing more is taken of what the pod prints."""
     before = _logs(workspace)
-    time.sleep(1)
+    time.sleep(2)
     return before != "" and before == _logs(workspace)
 
 
 def _has_ended_after(process: subprocess.Popen[str], number: signal.Signals) -> bool:
     process.send_signal(number)
-    time.sleep(0.6)
-    return process.poll() is not None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    return process.returncode is not None
 
 
 def test_working_directory_that_goes_away(workspace: Workspace) -> None:
@@ -121,7 +162,7 @@ def test_working_directory_that_goes_away(workspace: Workspace) -> None:
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     shutil.rmtree(work)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "on" in out
 
@@ -140,7 +181,7 @@ def _run_limited(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
         preexec_fn=limit,
     )

@@ -20,6 +20,8 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
 from tests.local.running import Workspace, job, scripted, task
 from tests.local.sandbox.boxes import Box, need_namespaces, python_mounts, run
+from tests.moved_python import moved_python
+from tests.patience import RUN_TIMEOUT
 
 AS_ROOT = os.geteuid() == 0
 # Prints each way to change a file that works.
@@ -89,7 +91,7 @@ def test_the_interpreter_of_the_user_cannot_be_changed(tmp_path: Path) -> None:
     }
     tasks = [task(name, "", container=scripted(*argv)) for name, argv in commands.items()]
     before = python.stat()
-    _, *arguments = workspace.argv(job(*tasks, minAvailable=1), flags=["--network=job", "--timeout=60s"])
+    _, *arguments = workspace.argv(job(*tasks, minAvailable=1), flags=["--network=job", RUN_TIMEOUT])
     done = subprocess.run(
         [str(python), *arguments],
         cwd=workspace.directory,
@@ -103,6 +105,29 @@ def test_the_interpreter_of_the_user_cannot_be_changed(tmp_path: Path) -> None:
     assert done.stderr.count(REFUSED) >= 4, done.stderr
     after = python.stat()
     assert (stat.S_IMODE(after.st_mode), after.st_mtime_ns) == (stat.S_IMODE(before.st_mode), before.st_mtime_ns)
+
+
+def test_a_python_that_only_ld_library_path_finds(tmp_path: Path) -> None:
+    """Pods, and the processes of Pumice that start with few variables, such as job-init."""
+    workspace = Workspace(tmp_path / "project")
+    workspace.directory.mkdir()
+    python = moved_python(tmp_path / "moved")
+    packages = sysconfig.get_paths()["purelib"]
+    workspace.environ |= {
+        "PYTHONPATH": f"{workspace.env['PYTHONPATH']}:{packages}",
+        "LD_LIBRARY_PATH": str(tmp_path / "moved" / "lib"),
+    }
+    show = scripted("sh", "-c", "echo found ${LD_LIBRARY_PATH-no variable}")
+    _, *arguments = workspace.argv(job(task("only", "", container=show)), flags=["--network=job", RUN_TIMEOUT])
+    done = subprocess.run(
+        [str(python), *arguments],
+        cwd=workspace.directory,
+        env=workspace.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "found no variable" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="an ordinary user has no ids to map")

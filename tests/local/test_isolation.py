@@ -16,19 +16,23 @@ from typing import cast
 import pytest
 
 from pumice.engines.local import isolation
-from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
+from pumice.engines.local.isolation import open_sandbox, outbound_route
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
-from pumice.engines.local.options import Isolation, Network
+from pumice.engines.local.network.published_ports import published_ports
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.run_errors import NoNamespacesError, RefusedError
-from pumice.engines.local.sandbox import protocol
+from pumice.engines.local.rpc.wire import Wire
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import Host, explain
 from pumice.engines.local.sandbox.init import job_init
+from pumice.engines.local.sandbox.protocol import FORMAT
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
+from pumice.store.events import PortPublished
+from pumice.store.options import Isolation, Network, Publish
+from pumice.store.run_errors import NoNamespacesError, RefusedError
 from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces, run
 from tests.meta.tree import ROOT
+from tests.patience import RUN_TIMEOUT
 
 NAMES = ("job-a-0.job", "job-a-0", "10.77.0.10")
 
@@ -154,10 +158,10 @@ def test_no_further_process_is_allowed(isolation: Isolation, tmp_path: Path, mon
     [pytest.param(errno.EAGAIN, "exhausted", id="no process"), pytest.param(errno.EPERM, "refused", id="no right")],
 )
 def test_the_supervisor_reports_why_it_ends(number: int, kind: str) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     with ours, theirs:
         job_init.refuse(theirs, OSError(number, os.strerror(number)))
-        received = protocol.receive(ours)
+        received = Wire(ours, FORMAT).receive()
     assert received is not None
     assert list(received[0]) == [kind]
 
@@ -211,7 +215,7 @@ def test_pumice_run_where_something_is_refused(
     need_namespaces()
     (tmp_path / "job.yaml").write_text(JOB)
     main = "import sys; from pumice.cli.program import main; sys.exit(main())"
-    flags = ("--network=job", "--timeout=50s", f"--isolation={isolation}")
+    flags = ("--network=job", RUN_TIMEOUT, f"--isolation={isolation}")
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
     command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))
     done = refusals.run_refused(refusal, *command, environ=environ)
@@ -222,7 +226,7 @@ def test_pumice_run_where_something_is_refused(
         # Only when told to: the last line is the command that says so.
         code, out = 2, ""
         assert done.stderr.splitlines()[-1] == (
-            f"pumice run {tmp_path}/job.yaml --network job --timeout 50s --isolation process"
+            f"pumice run {tmp_path}/job.yaml --network job --timeout 150s --isolation process"
         )
     assert done.returncode == code, done.stderr
     assert out in done.stdout
@@ -241,12 +245,14 @@ def test_make_run_says_for_root_that_plain_processes_will_do() -> None:
 
 def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
     async def story() -> None:
-        announced: list[tuple[str, int, str]] = []
+        events: list[object] = []
         sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=lambda _message: None)
-        async with published_ports(sandbox, [("job-a-0", 34567)], lambda *words: announced.append(words)):
-            assert announced[0][:2] == ("job-a-0", 34567)
-            assert announced[0][2].startswith("127.0.0.1:")
-            assert not announced[0][2].endswith(":34567")
+        async with published_ports(sandbox, "job", [Publish("a-0", 34567)], events.append):
+            (published,) = events
+            assert isinstance(published, PortPublished)
+            assert (published.pod, published.port) == ("a-0", 34567)
+            assert published.address.startswith("127.0.0.1:")
+            assert not published.address.endswith(":34567")
         await sandbox.close()
 
     run(story())

@@ -35,7 +35,7 @@ ELSEWHERE = {
     "inotify": "test_bounds.py::test_watches_of_files_are_left_for_the_user",
     "processes (`--pids-limit`)": "test_bounds.py::test_processes_are_limited_by_the_pod",
     "disk:": "test_bounds.py::test_disk_use_is_shown_and_can_be_bounded",
-    "the log of": "../unit/engines/local/logs/test_log_file.py::test_a_long_log_keeps_its_first_segment_and_the_newest",
+    "the log of": "../unit/store/logs/test_log_file.py::test_a_long_log_keeps_its_first_segment_and_the_newest",
 }
 KEYRING = """
 import ctypes, platform
@@ -74,7 +74,7 @@ PROBES = {
     "processes of the machine": "ls /proc | grep -cE '^[0-9]+$' | grep -qE '^[0-9]$' && echo hidden",
     "kernel keyrings": 'PYTHON -c "$KEYRING"',
     "Unix sockets": 'cd HOME && PYTHON -c "$CONNECT" s',
-    "other pods": 'for n in 1 2 3 4 5 6 7 8 9; do PYTHON -c "$CONNECT" trial-other-0.trial 7000 | grep reached && exit;'
+    "other pods": 'for n in $(seq 100); do PYTHON -c "$CONNECT" trial-other-0.trial 7000 | grep reached && exit;'
     " sleep 1; done",
     "`127.0.0.1` of": 'PYTHON -c "$CONNECT" 127.0.0.1 PORT',
 }

@@ -14,6 +14,7 @@ import pytest
 from tests.fork_server import fork_server
 from tests.local.running import MODULES, Manifest, Result, Workspace, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 # The first attempt of w-1 fails, after a restart of its container.
 TWICE = r"""
@@ -34,7 +35,7 @@ def _possible() -> None:
 
 
 def _logs(workspace: Workspace, *words: str, code: int = 0) -> Result:
-    done = fork_server(*MODULES).run(["logs", *words], cwd=workspace.directory, env=workspace.env, timeout=100)
+    done = fork_server(*MODULES).run(["logs", *words], cwd=workspace.directory, env=workspace.env)
     assert done.returncode == code, (words, done)
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -135,7 +136,10 @@ def test_a_reader_that_needs_no_more(ran: tuple[Workspace, Result], flags: Seque
         text=True,
     )
     os.close(writing)
-    assert (process.communicate(timeout=60)[1].partition("\nw-1")[0].strip(), process.returncode) == ("trial:1", 0)
+    assert (process.communicate(timeout=PATIENCE)[1].partition("\nw-1")[0].strip(), process.returncode) == (
+        "trial:1",
+        0,
+    )
 
 
 def test_attempts_are_distinguished_and_runs_are_named(tmp_path: Path) -> None:
@@ -173,10 +177,10 @@ def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
         assert _logs(workspace).out == "first-0   early\n"
         assert followers[0].poll() is None
         (tmp_path / "go").touch()
-        assert process.communicate(timeout=60) is not None
+        assert process.communicate(timeout=PATIENCE) is not None
         assert process.returncode == 0
-        assert followers[0].communicate(timeout=60) == ("second-0  late\n", "trial:1\n")
-        assert followers[1].communicate(timeout=60) == ("second-0  late\n", "")
+        assert followers[0].communicate(timeout=PATIENCE) == ("second-0  late\n", "trial:1\n")
+        assert followers[1].communicate(timeout=PATIENCE) == ("second-0  late\n", "")
         assert [each.returncode for each in followers] == [0, 0]
     finally:
         for each in (process, *followers):
@@ -210,7 +214,7 @@ def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     messages = (tmp_path / "run.err").read_text()
@@ -221,8 +225,7 @@ def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
     gaps = [int(number) for number in re.findall(missing, (tmp_path / "kept.log").read_text())]
     assert gaps
     warnings = (tmp_path / "logs.err").read_text()
-    for gap in gaps:
-        assert f"warning: only-0: {gap} bytes are missing here: no space left on device\n" in warnings
+    assert warnings.count("warning: only-0: output is missing here; its log says how much\n") == len(gaps)
     # Nothing else is missing: what stands before, between and after the gaps, and the bytes that they count.
     printed, shown = ((tmp_path / name).read_text() for name in ("run.out", "logs.out"))
     parts = re.split(rf"only-0  {missing.replace('(', '(?:')}\n", shown)

@@ -20,21 +20,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pumice.client.local_client import LocalClient
-from pumice.engines.local.runs.journal import read_journal
-from pumice.engines.local.runs.owner_lock import Owner, read_owner
-from pumice.engines.local.runs.run_record import RunRecord
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.client.backend import StopRun
+from pumice.client.local.local_backend import LocalBackend
+from pumice.client.local.run_reader import ref_of
 from pumice.engines.local.service.on_demand import ask_service
 from pumice.engines.local.service.service_paths import ServicePaths
+from pumice.store.files.owner_lock import Owner, read_owner
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.journal import read_journal
+from pumice.store.run_record import RunRecord
 from tests.conftest import SOAK, seed
 from tests.local.crashing import nothing_left, record_of
 from tests.local.killing import Process
 from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 ACTIVE = 3  # runs at once
-SECONDS = 120.0
 # $0 is the name of the pod. A lock that is held means that another pod of this name lives.
 POD = """
 exec 8>"lock-$0" || exit 9
@@ -64,7 +66,7 @@ class Chaos:
     home: Path
     chance: random.Random
     record: RunRecord
-    client: LocalClient = field(default_factory=LocalClient)
+    client: LocalBackend = field(default_factory=LocalBackend)
     runs: list[StoredRun] = field(default_factory=list)
     losses: Counter[str] = field(default_factory=Counter)  # of supervisors and sandboxes, by run
     killed: Counter[str] = field(default_factory=Counter)
@@ -97,7 +99,7 @@ class Chaos:
                 os.kill(pid, signal.SIGKILL)
         self.killed[what] += bool(pids)
         if "service" in what and pids:
-            self.client.wake()
+            asyncio.run(self.client.wake_service())
         return bool(pids)
 
     def _pids(self, what: str) -> list[int]:
@@ -135,7 +137,7 @@ class Chaos:
         return msgspec.json.decode(ServicePaths(self.store.state).lock.read_bytes(), type=Owner).pid
 
     def wait(self, goal: Callable[[], object]) -> None:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not goal():
             assert time.monotonic() < deadline, ServicePaths(self.store.state).log.read_text()
             time.sleep(0.05)
@@ -159,8 +161,8 @@ def chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chaos]:
     found = Chaos(tmp_path, random.Random(seed()), record)
     yield found
     for run in found.active():
-        found.client.stop(run, force=True)
-    found.client.stop_service()
+        asyncio.run(found.client.change(ref_of(run), StopRun(force=True)))
+    asyncio.run(found.client.stop_service())
     assert nothing_left(found.store, tmp_path) == []
 
 
@@ -175,7 +177,7 @@ def test_no_pod_runs_twice_and_no_run_is_lost(
         chaos.wait(lambda: chaos.tried(what))  # noqa: B023 - called before the next turn
     for run in chaos.active():
         chaos.finish(run)
-    chaos.client.wake()
+    asyncio.run(chaos.client.wake_service())
     chaos.wait(lambda: not chaos.active())
     assert list(tmp_path.glob("run*/overlaps")) == []
     assert {run.record.uid for run in chaos.store.all_runs()} == {run.record.uid for run in chaos.runs}

@@ -24,7 +24,7 @@ server.serve_forever()
 CLIENT = """
 import sys, urllib.request
 for url in sys.argv[1:]:
-    print(urllib.request.urlopen(url, timeout=20).read().decode())
+    print(urllib.request.urlopen(url, timeout=100).read().decode())
 """
 
 

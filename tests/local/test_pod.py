@@ -101,6 +101,23 @@ async def test_a_pod_is_pending_until_its_init_containers_are_done(box: Box) -> 
 
 
 @in_box
+async def test_a_pod_runs_until_the_output_of_its_ended_container_is_read(box: Box) -> None:
+    harness = Harness(box)
+    pod = harness.pod(pod_manifest(shell(POLITE)))
+    pod.begin()
+    # What it prints may be heard before it is known that it was started.
+    await until(lambda: "up" in harness.lines and pod.is_running)
+    harness.gate.close()
+    assert await pod.kill(9)
+    await until(lambda: not pod.is_running)
+    assert pod.observed().phase is PodPhase.RUNNING
+    assert pod.observed().ends == ()
+    harness.gate.open()
+    await pod.gone()
+    assert pod.observed().phase is PodPhase.FAILED
+
+
+@in_box
 async def test_a_kill_hits_whatever_runs(box: Box) -> None:
     harness = Harness(box)
     pod = harness.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
@@ -117,10 +134,10 @@ async def test_a_kill_hits_whatever_runs(box: Box) -> None:
 @in_box
 async def test_sidecars_start_first_and_end_last(box: Box) -> None:
     harness = Harness(box)
-    says = "trap 'echo {0} ends; exit 1' TERM; echo {0}; while :; do sleep 0.05; done"
-    sidecars = [named(name, says.format(name), restartPolicy="Always") for name in ("a", "b")]
-    started = {"exec": {"command": ["true"]}, "periodSeconds": 0.05, "timeoutSeconds": 20, "failureThreshold": 2000}
-    sidecars[0]["startupProbe"] = started
+    says = "trap 'echo {0} ends; exit 1' TERM; echo {0}; touch /tmp/up; while :; do sleep 0.05; done"
+    up = {"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 0.05, "timeoutSeconds": 20}
+    started = {"startupProbe": {**up, "failureThreshold": 2000}, "restartPolicy": "Always"}
+    sidecars = [named(name, says.format(name), **started) for name in ("a", "b")]
     pod = await lived(harness, pod_manifest(shell("echo main; sleep 0.3"), initContainers=sidecars))
     assert set(harness.lines[:3]) == {"a", "b", "main"}
     assert harness.lines[3:] == ["b ends", "a ends"]

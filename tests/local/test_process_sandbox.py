@@ -24,6 +24,7 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from tests.local.running import Workspace, job, processes, scripted, task
 from tests.local.sandbox.boxes import PATH, as_test, run
+from tests.patience import PATIENCE, RUN_TIMEOUT
 
 HOSTS = File("/etc/hosts", b"127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
 LISTEN = """
@@ -34,7 +35,7 @@ listener.accept()[0].sendall(b"hello")
 """
 ASK = """
 import os, socket
-with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=20) as connection:
+with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=100) as connection:
     print(connection.makefile().read())
 """
 MASTER = {"MASTER_ADDR": "job-a-0.job", "MASTER_PORT": "23456"}
@@ -177,7 +178,7 @@ async def test_cpu_affinity(sandbox: ProcessSandbox) -> None:
 async def test_exec(sandbox: ProcessSandbox) -> None:
     spec = _spec("job-a-0", "sleep", "1000", env={"A": "1"})
     await _start(sandbox, spec)
-    assert await sandbox.exec(spec.id, ["sh", "-c", "echo $A; exit 3"], {}, 20) == (3, b"1\n")
+    assert await sandbox.exec(spec.id, ["sh", "-c", "echo $A; exit 3"], {}, PATIENCE) == (3, b"1\n")
     with pytest.raises(TimeoutError):
         await sandbox.exec(spec.id, ["sleep", "1000"], {}, 0.1)
     await sandbox.remove_pod("job-a-0")
@@ -248,7 +249,7 @@ def test_every_process_ends_with_the_engine(tmp_path: Path, name: str) -> None:
     assert engine.stdout.readline() == b"up\n"
     engine.kill()
     # The container and its children hold the pipe, also the one that left the process group.
-    assert engine.communicate(timeout=60)[0] == b""
+    assert engine.communicate(timeout=PATIENCE)[0] == b""
 
 
 @in_sandbox
@@ -289,17 +290,15 @@ time.sleep(float(sys.argv[2]))
 def test_what_leaves_its_session_ends_with_the_run(end: str, tmp_path: Path) -> None:
     workspace, mark = Workspace(tmp_path), f"{os.getpid()}{len(end)}9"
     container = scripted(sys.executable, "-c", LEAVES, mark, "0" if end == "itself" else "1000")
-    process = workspace.start(
-        job(task("only", "", container=container)), flags=["--isolation=process", "--timeout=60s"]
-    )
+    process = workspace.start(job(task("only", "", container=container)), flags=["--isolation=process", RUN_TIMEOUT])
     assert process.stdout is not None
     assert process.stdout.readline() == "only-0  left\n"
     if end != "itself":
         while not processes(f"sleep {mark}"):
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL if end.startswith("kill") else signal.SIGTERM)
-    process.communicate(timeout=60)
-    patience = time.monotonic() + 20
-    while processes(f"sleep {mark}") and time.monotonic() < patience:
+    process.communicate(timeout=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while processes(f"sleep {mark}") and time.monotonic() < deadline:
         time.sleep(0.01)
     assert processes(f"sleep {mark}") == []

@@ -31,6 +31,7 @@ from tests.local.sandbox.boxes import need_namespaces
 from tests.local.slow_link import slow_link
 from tests.local.token_server import TokenServer, token_server
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 from tests.unit.engines.local.images.archives import E, directory, layer
 
 pytestmark = pytest.mark.needs("docker-registry")
@@ -211,7 +212,7 @@ def test_a_download_that_was_killed_continues(
         command = [sys.executable, "-c", script, "image", "pull", f"{link.address}/team/big:1"]
         process = subprocess.Popen(command, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
-        assert link.stalled.wait(60)
+        assert link.stalled.wait(PATIENCE)
         # A line each second says that it goes on.
         waiting = [line for line in (process.stderr.readline() for _ in range(3)) if " of 2 layers, " in line]
         process.kill()

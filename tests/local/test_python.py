@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import pumice
-from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.store.files.owner_lock import OwnerLock
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 pytest_plugins = ["pumice.testing"]
 WAITING = "echo up $VC_TASK_INDEX; while [ ! -e go ]; do sleep 0.2; done; echo done"
@@ -45,6 +46,7 @@ def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Cli
     assert (run.status().phase, run.status().note) == (pumice.Phase.RUNNING, "a remark")
     lines = run.logs()
     assert {next(lines).text for _ in range(2)} == {"up 0", "up 1"}
+    assert run.exec("w-1", ["printf", r"\377\0"]).stdout == b"\xff\0"
     done = run.exec("w-1", ["sh", "-c", "echo $EPOCHS; exit 3"])
     assert (done.returncode, done.stdout) == (3, b"1\n")
     (workdir / "data").write_text("there and back")
@@ -76,7 +78,7 @@ def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Cli
     with pytest.raises(pumice.WrongState):
         run.kill("w-0")
     # Its process has not closed the record yet.
-    while (lock := OwnerLock.take(run._core._stored.directory)) is None:
+    while (lock := OwnerLock.take(Path(run.status().directory))) is None:
         continue
     closing = threading.Timer(0.2, lock.release)
     closing.start()
@@ -207,7 +209,7 @@ def test_an_owned_run_is_restarted_by_its_policy(pumice_client: pumice.Client, w
     with pumice_client.start(job(script, replicas=1, policies=[restart])) as run:
         assert next(run.logs()).text == "first"
         run.kill("w-0")
-        assert run.wait(timeout=100).attempts == 2
+        assert run.wait(timeout=PATIENCE).attempts == 2
     assert any("resumed" in line.text for line in run.logs(attempt=2))
     first, second = run.history()
     assert (first.pod, first.signal, first.policy) == ("w-0", 9, "PodFailed: RestartJob")
@@ -238,9 +240,9 @@ def test_an_owned_run_ends_with_the_process_but_not_with_its_forked_child(
         "    os._exit(0)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    state = Path(pumice_client._core._local.environ["XDG_STATE_HOME"])
-    subprocess.run([sys.executable, "program.py", state], check=False, timeout=100)
-    result = pumice_client.get("trial").wait(timeout=100)
+    state = Path(pumice_client._core._environ["XDG_STATE_HOME"])
+    subprocess.run([sys.executable, "program.py", state], check=False, timeout=PATIENCE)
+    result = pumice_client.get("trial").wait(timeout=PATIENCE)
     (workdir / "go").touch()
     assert (result.phase, result.ok) == ("Terminated", False)
 
@@ -254,11 +256,11 @@ def test_a_program_ends_whatever_it_left_open(pumice_client: pumice.Client, work
         "lines, events, unread = run.logs(), run.events(), run.logs()\n"
         "print(next(lines).text, next(events).type)\n"
     )
-    state = pumice_client._core._local.environ["XDG_STATE_HOME"]
+    state = pumice_client._core._environ["XDG_STATE_HOME"]
     words = [sys.executable, "-W", "default", "program.py", state]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "up plan\n", "")
-    assert pumice_client.get("trial").wait(timeout=100).reason == "ClientLost"
+    assert pumice_client.get("trial").wait(timeout=PATIENCE).reason == "ClientLost"
 
 
 def test_ctrl_c_stops_gracefully_and_at_once_when_it_comes_again(pumice_client: pumice.Client, workdir: Path) -> None:
@@ -273,7 +275,7 @@ def test_ctrl_c_stops_gracefully_and_at_once_when_it_comes_again(pumice_client: 
         "    except KeyboardInterrupt:\n"
         "        print('interrupted')\n"
     )
-    state = pumice_client._core._local.environ["XDG_STATE_HOME"]
+    state = pumice_client._core._environ["XDG_STATE_HOME"]
     with subprocess.Popen([sys.executable, "-u", "program.py", state], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         for before in (["w-0  up"], ["w-0  stopped", "interrupted", "w-0  up"], ["w-0  no"]):

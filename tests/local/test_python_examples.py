@@ -50,7 +50,7 @@ def _run(*words: str) -> str:
 def test_as_a_script() -> None:
     out = _run(str(FILE))
     assert "worker-1  1 of , epochs: 1\n" in out
-    assert "ddp:1 Completed\n" in out
+    assert "ddp:1 Succeeded\n" in out
     assert out.count(" of 4, epochs: 3\n") == 4
 
 
@@ -58,7 +58,7 @@ def test_as_a_script() -> None:
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_elsewhere(where: str) -> None:
     out = _run("-c", f"from python_examples import *\n{ELSEWHERE[where]}\n{ENDING}")
-    assert "ddp:1 Completed\n" in out
+    assert "ddp:1 Succeeded\n" in out
 
 
 def _text(cell: Any) -> str:
@@ -85,12 +85,12 @@ def test_in_a_notebook(tmp_path: Path) -> None:
     shown = [_text(cell) for cell in notebook.cells]
     assert "worker-1  1 of , epochs: 1\n" in shown[1]
     assert "Completed\n" in shown[1]
-    assert "ddp:1 Completed\n" in shown[2]
+    assert "ddp:1 Succeeded\n" in shown[2]
     assert shown[3].count(" of 4, epochs: 3\n") == 4
-    assert "<b>ddp:1</b> Completed" in shown[4]
+    assert "<b>ddp:1</b> Succeeded" in shown[4]
     # What was displayed first is updated in place.
     assert shown[5].count("<table>") == 1
-    assert "<b>quick:2</b> Completed" in shown[5]
+    assert "<b>quick:2</b> Succeeded" in shown[5]
     assert "a notebook cell (__main__) cannot be imported by a pod" in shown[6]
 
 

@@ -23,6 +23,8 @@ FROM_PYTHON, NOTEBOOK, PYTEST = (
 )
 # Tested with the commands of their pages: programs that pods run, and a plugin.
 PROGRAMS = tuple(GUIDES / f"{name}.md" for name in ("your-first-job", "resume-training", "write-a-plugin"))
+# Tested on a real API server, by `tests/cluster/test_client_situations.py` and `tests/cluster/test_user_guides.py`.
+CLUSTER = tuple(GUIDES / f"{name}.md" for name in ("see-jobs-on-a-cluster", "from-the-laptop-to-the-cluster"))
 END = "pumice.Client().shut_down()"
 TRAIN = """\
 if [ "$VC_TASK_INDEX$DATA" = 0/nowhere ]; then echo "no data in $DATA" >&2; exit 1
@@ -64,7 +66,9 @@ def _write_job(env: dict[str, str]) -> None:
 
 
 def _code(page: Path) -> list[str]:
-    return [block.text for block in blocks(page) if block.language == "python"]
+    """Return the blocks of a page, but for those that need a cluster: tests/cluster has them."""
+    found = [block.text for block in blocks(page) if block.language == "python"]
+    return [text for text in found if "pumice.connect(" not in text]
 
 
 def _run(*words: str) -> str:
@@ -74,7 +78,14 @@ def _run(*words: str) -> str:
 
 
 def test_every_page_with_python_is_tested() -> None:
-    assert {block.page for block in all_blocks("python")} == {README, FROM_PYTHON, NOTEBOOK, PYTEST, *PROGRAMS}
+    assert {block.page for block in all_blocks("python")} == {
+        README,
+        FROM_PYTHON,
+        NOTEBOOK,
+        PYTEST,
+        *CLUSTER,
+        *PROGRAMS,
+    }
 
 
 def test_the_readme_and_pumice_from_python(folder: Path) -> None:
@@ -87,7 +98,7 @@ def test_the_readme_and_pumice_from_python(folder: Path) -> None:
     assert {f"worker-{index} run train.py of 4" for index in range(4)} <= {*lines}
     assert lines.count("None") == 2
     assert "worker-1  resumed, loss 0.5, epochs: 1" in lines
-    assert "Completed 1" in lines
+    assert "Succeeded 1" in lines
     assert {"True", "['trained 3']"} <= {*lines}
     assert lines.count("run train.py of 4") == 4
 
@@ -98,12 +109,13 @@ def test_in_a_notebook(folder: Path) -> None:
         "print([line.text for line in (await pumice.AsyncClient().submit(job)) and pumice.get('sweep').logs()])",
         "pumice.run(job)",
         "def main(): ...\ntry: pumice.task('w', function=main)\nexcept pumice.InvalidOption as error: print(error)",
+        *('pumice.load("job.yaml")', "pumice.runs()", "run.pods()", "run.wait()", "run.why()"),
     )
     notebook = format4.new_notebook(cells=[format4.new_code_cell(cell) for cell in (*_code(NOTEBOOK), *more, END)])
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
     shown = [str(cell["outputs"]) for cell in notebook.cells]
     assert "<b>quick:1</b>" in shown[0]
-    assert "<b>quick:1</b> Completed" in shown[1]
+    assert "<b>quick:1</b> Succeeded" in shown[1]
     assert "worker-1 resumed, loss 0.5" in shown[2]
     assert "trained 3" in shown[4]
     # What was displayed first is updated in place.
@@ -111,6 +123,18 @@ def test_in_a_notebook(folder: Path) -> None:
     assert "worker-0  trained 3" in shown[5]
     assert "Completed" in shown[5]
     assert "a notebook cell (__main__) cannot be imported by a pod" in shown[6]
+    tables = [str(cell["outputs"][0]["data"]["text/html"]) for cell in notebook.cells[7:12]]
+    parts = (
+        "<b>quick</b> 2 pods · plugins env",
+        "quick:1</td>",
+        "worker-1</td>",
+        "<b>quick:1</b> Suc",
+        "<b>quick:1</b> Suc",
+    )
+    assert [part for part, html in zip(parts, tables, strict=True) if part not in html] == []
+    plain = [cell["outputs"][0]["data"]["text/plain"] for cell in notebook.cells[7:12]]
+    assert plain[0] == "<Job quick: worker 2; plugins env>"
+    assert plain[1].startswith("RUN")
 
 
 @pytest.mark.soak

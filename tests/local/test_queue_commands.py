@@ -7,17 +7,37 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pumice.client.local_client import LocalClient
-from pumice.engines.local.run_errors import ConnectionFailed
+from pumice.client.backend import StopRun
+from pumice.client.local.connections import connected
+from pumice.client.local.local_backend import LocalBackend
+from pumice.engines.local.runs.lost_runs import settle_lost_runs
+from pumice.store.files.run_store import RunStore
+from pumice.store.run_errors import ConnectionFailed
 from tests.fork_server import fork_server
 from tests.local.commands import WAITING, Terminal
 from tests.local.running import MODULES, extra_object, job, processes, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
+# A service that has signed its lock, and does not listen before it is told to.
+LISTENS_LATE = """
+import os, sys, time
+from pumice.engines.local.service import service_process
+class Late(service_process.Service):
+    async def run(self, ready):
+        print("locked", flush=True)
+        while not os.path.exists("go"):
+            time.sleep(0.02)
+        await super().run(ready)
+service_process.Service = Late
+service_process.main(sys.argv[1], os.open(os.devnull, os.O_WRONLY))
+"""
 WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
 
 
@@ -48,24 +68,24 @@ def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal)
     low = terminal("submit", "job.yaml", "job.yaml", "--priority", "-1").out.split()
     assert low == ["trial:3", "trial:4"]
     short = terminal("submit", "job.yaml", "--max-wait", "1ms").out.strip()
-    assert terminal("wait", short, code=100).out.startswith(f"{short} Terminated: {short}: no room within 0.001s: ")
+    assert terminal("wait", short, code=100).out.startswith(f"{short} Failed: no room within 0.001s: ")
     terminal("resume", held)
     # By its class, it passes those that arrived before.
     terminal.until(lambda: "first in queue" in terminal("why", held).out)
     rows = {row.split()[0]: row.split() for row in terminal("list", "-o", "wide").out.splitlines()}
-    assert rows["RUN"][5:9] == ["PRIORITY", "CPU", "MEM", "GPU"]
-    assert [rows[run][5:9] for run in (held, low[0])] == [
+    assert rows["RUN"][6:10] == ["PRIORITY", "CPU", "MEM", "GPU"]
+    assert [rows[run][6:10] for run in (held, low[0])] == [
         ["7", WHOLE["resources"]["requests"]["cpu"], "-", "-"],
-        ["-1", *rows[held][6:9]],
+        ["-1", *rows[held][7:10]],
     ]
-    assert terminal("suspend", low[1]).out == f"{low[1]} Aborted\n"
+    assert terminal("suspend", low[1]).out == f"{low[1]} Suspended\n"
     terminal("service", "stop")
     assert terminal("ps").err.startswith("service not running, 2 runs wait; ")
     # A command that changes something starts it again, for the run that waits.
     terminal("stop", *low)
     terminal.until(lambda: terminal("ps").err == "")
     (terminal.workspace.directory / "go").touch()
-    assert terminal("wait", busy, held).out == f"{busy} Completed\n{held} Completed\n"
+    assert terminal("wait", busy, held).out == f"{busy} Succeeded\n{held} Succeeded\n"
     assert terminal("delete", *low).out.split() == low
 
 
@@ -78,9 +98,9 @@ def test_attach_says_why_a_run_waits_and_shows_it_when_it_runs(terminal: Termina
         shown = fork_server(*MODULES).start(
             ["attach", waiting], cwd=terminal.workspace.directory, env=terminal.workspace.env, out=out.fileno()
         )
-    terminal.until(lambda: f"{waiting} Pending: cpu: " in output.read_text())
+    terminal.until(lambda: f"{waiting} Waiting: cpu: " in output.read_text())
     (terminal.workspace.directory / "go").touch()
-    assert shown.wait(60) == 3
+    assert shown.wait(PATIENCE) == 3
     text = output.read_text()
     assert text.count(f"run {waiting} ") == 1
     assert "w-0 failed first: exit code 3" in text
@@ -91,7 +111,20 @@ def test_attach_says_why_a_run_waits_and_shows_it_when_it_runs(terminal: Termina
     assert attempt["begin"] > next(each["finished"] for each in terminal.items() if each["run"] == busy)
     held = terminal.submit(job(task("w", "true")), flags=("--hold",))
     terminal("stop", held)
-    assert terminal("attach", held, code=143).err == f"{held}: it was stopped\n"
+    assert terminal("attach", held, code=143).err == f"{held} Stopped: stopped by you\n"
+
+
+def test_the_service_may_be_stopped_by_many_at_once(terminal: Terminal) -> None:
+    terminal.submit(job(task("w", "true")), flags=("--hold",))
+    backend = LocalBackend(terminal.workspace.env)
+
+    async def stop() -> list[bool]:
+        return await asyncio.gather(*(backend.stop_service() for _ in range(20)))
+
+    for _ in range(3):
+        asyncio.run(backend.wake())
+        assert asyncio.run(stop()) == [True] * 20
+    assert asyncio.run(stop()) == [False] * 20
 
 
 def test_namespaces(terminal: Terminal) -> None:
@@ -99,7 +132,7 @@ def test_namespaces(terminal: Terminal) -> None:
     runs = {}
     for space in ("blue", "red"):
         run = terminal.submit({**document, "metadata": {"name": "trial", "namespace": space}})
-        assert terminal("wait", run, "-n", space).out == "trial:1 Completed\n"
+        assert terminal("wait", run, "-n", space).out == "trial:1 Succeeded\n"
         runs[space] = terminal.items("-n", space)[0]["uid"]
     both = terminal("why", "trial", code=2).err
     assert "trial:1 in namespace blue, trial:1 in namespace red\n  hint: choose one with -n NAMESPACE" in both
@@ -128,8 +161,9 @@ def test_a_run_that_waits_is_scaled_until_it_fits(terminal: Terminal) -> None:
     assert why[1] == f"  1 of 2 ws fits now: {command}"
     assert terminal("why", "w-1").out.startswith(f"{large}/w-1 Starting: ")
     terminal("scale", large, "nothing=1", code=2)
-    terminal(*command.split()[1:])
-    assert terminal("wait", large).out == f"{large} Completed\n"
+    assert terminal("scale", busy, "w=1").out == f"{busy}: w has 1 already\n"
+    assert terminal(*command.split()[1:]).out == f"{large}: w 2 -> 1\n"
+    assert terminal("wait", large).out == f"{large} Succeeded\n"
     assert next(each["pods"]["succeeded"] for each in terminal.items() if each["run"] == large) == 1
 
 
@@ -143,25 +177,64 @@ def test_a_process_that_hangs_or_lost_its_socket(terminal: Terminal, monkeypatch
     own = int(Path("/proc/self/oom_score_adj").read_text())
     assert int(score) == min(1000, own + 500)
     os.kill(terminal.owner(run), signal.SIGSTOP)
-    assert terminal.items()[0]["note"] == "not responding"
+    assert terminal.items()[0]["message"] == "not responding"
     os.kill(terminal.owner(run), signal.SIGCONT)
     # The pod ignores SIGTERM, and its own grace period is 30 seconds. Five are enough for it to say that it was asked.
-    assert terminal("stop", run, "--grace", "5s").out == f"{run} Terminated\n"
+    assert terminal("stop", run, "--grace", "5s").out == f"{run} Stopped\n"
     assert "asked" in terminal("logs", run).out
     hung = terminal.submit(job(task("w", WAITING)))
     terminal.until(lambda: terminal.phase(hung) == "Running")
     os.kill(terminal.owner(hung), signal.SIGSTOP)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(terminal.workspace.directory))
-    client = LocalClient(terminal.workspace.env)
+    client = LocalBackend(terminal.workspace.env)
 
     async def connect() -> None:
-        async with client.connected(client.find(hung), patience=0.1):
+        async with connected(client.find_stored(hung), patience=0.1):
             pass
 
     # A command waits longer: a process that only waits for the disk or a processor does not hang.
-    with pytest.raises(ConnectionFailed, match=f"{hung} does not respond\n  hint: pumice stop {hung} --force ends it"):
+    with pytest.raises(ConnectionFailed, match=rf"{hung} does not respond\n  hint: run.stop\(force=True\) ends it"):
         asyncio.run(connect())
     assert terminal("stop", hung, "--force", code=None).out.startswith(hung)
+
+
+def test_a_foreground_run_that_hangs_and_is_stopped_by_force_was_stopped(terminal: Terminal) -> None:
+    """Its client notices the end of its process, too, and may be the first to close the record."""
+    workspace = terminal.workspace
+    words = ["run", workspace.write(job(task("w", WAITING)))]
+    with (workspace.directory / "printed").open("wb") as out:
+        client = fork_server(*MODULES).start(words, cwd=workspace.directory, env=workspace.env, out=out.fileno())
+    terminal.until(lambda: bool(terminal.items()) and terminal.phase("trial:1") == "Running")
+    owner = terminal.owner("trial:1")
+    os.kill(owner, signal.SIGSTOP)
+    kill, killed = os.kill, []
+
+    def kill_and_settle(pid: int, number: int) -> None:
+        kill(pid, number)
+        if (pid, number) == (owner, signal.SIGKILL):
+            killed.append(pid)
+            terminal.until(lambda: not processes(str(workspace.state / "runs")))
+            settle_lost_runs(RunStore(workspace.state))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "kill", kill_and_settle)
+        backend = LocalBackend(workspace.env)
+        asyncio.run(backend.change(asyncio.run(backend.find("trial:1")), StopRun(force=True)))
+    assert killed == [owner]
+    assert client.wait(PATIENCE) != 0
+    assert (workspace.directory / "printed").read_text().endswith("trial:1 has ended: stopped by you\n")
+    assert terminal("wait", "trial:1", code=103).out == "trial:1 Stopped: stopped by you\n"
+
+
+def test_a_stop_by_force_blames_no_pod(terminal: Terminal) -> None:
+    """The pods end with the sandbox: they did not fail."""
+    run = terminal.submit(job(task("w", WAITING, replicas=2)))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    terminal("stop", run, "--force")
+    assert terminal("wait", run, code=103).out == f"{run} Stopped: stopped by you\n"
+    assert terminal("why", run).out == f"{run} Stopped: stopped by you\n"
+    (attempt,) = json.loads(terminal("history", run, "-o", "json").out)["items"]
+    assert attempt["firstFailure"] == ""
 
 
 def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal) -> None:
@@ -172,7 +245,7 @@ def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal)
     restart_machine(terminal, run)
     (terminal.workspace.directory / "go").touch()
     waited = terminal("wait", run)
-    assert waited.out == f"{run} Completed\n"
+    assert waited.out == f"{run} Succeeded\n"
     assert terminal("logs", run, "--tail", "1").out == "w-0  open-sesame\n"
     (terminal.workspace.directory / "go").unlink()
     terminal.workspace.environ["MINE"] = "caller"
@@ -190,7 +263,7 @@ def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal)
     assert (why["code"], [each["command"] for each in why["hints"]]) == ("SecretsMissing", [command])
     (terminal.workspace.directory / "go").touch()
     assert terminal("resume", run, "--env", "MINE", "--with", "job.yaml").out == f"{run}\n"
-    assert terminal("wait", run).out == f"{run} Completed\n"
+    assert terminal("wait", run).out == f"{run} Succeeded\n"
     assert terminal("logs", run, "--tail", "1").out == "w-0  caller open-sesame\n"
 
 
@@ -200,12 +273,12 @@ def test_after_reboot_suspend(terminal: Terminal) -> None:
     terminal.until(lambda: terminal.phase(run) == "Running")
     restart_machine(terminal, run)
     waited = terminal("wait", run, code=103)
-    assert waited.out == f"{run} Aborted\n"
+    assert waited.out == f"{run} Suspended\n"
     assert waited.err == f"{run} was interrupted: the machine was restarted; it is suspended: pumice resume {run}\n"
     assert json.loads(terminal("why", run, "-o", "json").out)["code"] == "Suspended"
     (terminal.workspace.directory / "go").touch()
     terminal("resume", run)
-    assert terminal("wait", run).out == f"{run} Completed\n"
+    assert terminal("wait", run).out == f"{run} Succeeded\n"
     assert "new ssh keys are generated" in terminal("history", run, "--events").out
 
 
@@ -236,3 +309,21 @@ def test_claims_stay_until_the_user_removes_them(terminal: Terminal) -> None:
     ]
     assert not data.exists()
     assert terminal("clean", "--claims", "--images", "-y").err == "nothing to remove\n"
+
+
+def test_a_service_that_is_about_to_listen_is_shut_down(terminal: Terminal) -> None:
+    backend, directory = LocalBackend(terminal.workspace.env), terminal.workspace.directory
+    command = [sys.executable, "-c", LISTENS_LATE, str(terminal.workspace.state)]
+    with subprocess.Popen(command, cwd=directory, env=terminal.workspace.env, stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        assert service.stdout.readline() == b"locked\n"
+
+        async def story() -> None:
+            ending = asyncio.create_task(backend.shut_down())
+            await asyncio.sleep(1)  # in which it asks the service for the first time
+            assert not ending.done()
+            (directory / "go").touch()
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(ending, asyncio.to_thread(service.wait))
+
+        asyncio.run(story())

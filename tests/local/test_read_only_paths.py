@@ -27,6 +27,7 @@ from tests.local.roots import small_root
 from tests.local.running import Workspace, extra_object, job, task
 from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts
 from tests.local.test_escapes import RENAMEAT2, SWAP
+from tests.patience import PATIENCE, RUN_TIMEOUT
 
 Manifest = dict[str, Any]
 # Tries to change what is at a path by every means; prints those that work.
@@ -177,7 +178,7 @@ def test_a_directory_that_is_mounted_twice_has_the_same_rules(workspace: Workspa
     pod, container = volume(workspace.directory.parent / "twice")
     script = f"exec 2>/dev/null; {CHANGES.format(path='/x/.venv')} echo end"
     only = task("only", script, container=container, pod=pod)
-    argv = workspace.argv(job(only), flags=["--network=job", "--no-prefix", "--timeout=60s"])
+    argv = workspace.argv(job(only), flags=["--network=job", "--no-prefix", RUN_TIMEOUT])
     before = state_of(path)
     mount = f"mount --bind {workspace.directory} {workspace.directory.parent}/twice"
     done = subprocess.run(
@@ -356,7 +357,7 @@ def test_modules_that_a_pod_could_add_to_pumice_are_named(workspace: Workspace) 
     (workspace.directory / "src").mkdir()
     workspace.environ["PYTHONPATH"] = f"{workspace.env['PYTHONPATH']}:{workspace.directory}/src"
     process = workspace.start_python(job(task("only", "true")), flags=["--network=job"])
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert f"Pumice imports modules from {workspace.directory}/src, where pods write" in err
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.local.roots import small_root
 from tests.local.running import Manifest, Workspace, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.unit.engines.local.images.archives import docker_files, tar_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -70,7 +74,7 @@ def test_pods_reach_each_other_by_name_and_share_no_port(workspace: Workspace) -
     ask = """
 import socket, time
 for name in ("trial-server-0.trial", "trial-server-1.trial.default.svc.cluster.local"):
-    for _ in range(100):
+    while True:
         try:
             print(name, socket.create_connection((name, 22), 5).recv(9).decode())
             break
@@ -167,20 +171,27 @@ def test_container_that_is_not_alive_is_ended(workspace: Workspace, handler: Man
 
 
 def test_good_probes_leave_a_container_alone(workspace: Workspace) -> None:
-    probe = {"httpGet": {"port": 80, "path": "/"}, "periodSeconds": 1}
-    served = {"command": ["timeout", "3", *_SERVER], "startupProbe": probe, "livenessProbe": probe}
+    """The server ends when it has been asked four times."""
+    serve = "from http.server import *\ns = HTTPServer(('', 80), SimpleHTTPRequestHandler)\n"
+    serve += "for _ in range(4): s.handle_request()"
+    probe = {"httpGet": {"port": 80, "path": "/"}, "periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 1000}
+    served = {"command": ["python3", "-c", serve], "startupProbe": probe, "livenessProbe": probe}
     result = workspace.run(job(task("only", "", container=served), maxRetry=1))
-    assert result.code == 124, result.err
-    assert "GET /" in result.out
-    assert "the job took longer" not in result.err
+    assert result.code == 0, result.err
+    assert result.out.count("GET /") == 4
+
+
+def sidecar(image: str, trap: str) -> Manifest:
+    """An init container beside which the others start once its trap is set."""
+    helper: Manifest = {"name": "helper", "image": image, "restartPolicy": "Always"}
+    helper |= {"command": ["sh", "-c", f"{trap}; : > /tmp/set; while :; do sleep 0.1; done"]}
+    return helper | {"startupProbe": {"exec": {"command": ["sh", "-c", "[ -e /tmp/set ]"]}, "periodSeconds": 1}}
 
 
 def test_sidecar_goes_with_the_pod_and_hooks_run(workspace: Workspace) -> None:
-    helper: Manifest = {"name": "helper", "image": "nowhere", "restartPolicy": "Always"}
-    helper |= {"command": ["sh", "-c", "trap 'echo closing; exit 0' TERM; while :; do sleep 0.1; done"]}
     hook = {"postStart": {"exec": {"command": ["touch", "/tmp/hooked"]}}}
     only = task("only", "while ! [ -e /tmp/hooked ]; do sleep 0.1; done; echo hooked", container={"lifecycle": hook})
-    only["template"]["spec"]["initContainers"] = [helper]
+    only["template"]["spec"]["initContainers"] = [sidecar("nowhere", "trap 'echo closing; exit 0' TERM")]
     result = workspace.run(job(only))
     assert result.code == 0, result.err
     assert "hooked" in result.out
@@ -204,3 +215,16 @@ def test_directory_serves_as_image(workspace: Workspace) -> None:
     assert result.code == 0, result.err
     assert "from the image" in result.out
     assert "images: nowhere" in result.err
+
+
+def test_the_stop_signal_of_an_image_ends_its_container(workspace: Workspace) -> None:
+    root, layer = small_root(workspace.directory / "root", {"sh": "sh", "sleep": "sleep"}), io.BytesIO()
+    (root / "tmp").mkdir()
+    with tarfile.open(fileobj=layer, mode="w") as archive:
+        archive.add(root, arcname=".")
+    files = docker_files([layer.getvalue()], ["box:latest"], StopSignal="SIGINT")
+    (workspace.directory / "box.tar").write_bytes(tar_of(files))
+    only = task("only", "true")
+    only["template"]["spec"]["initContainers"] = [sidecar("box", "trap 'echo interrupted; exit 0' INT")]
+    result = workspace.run(job(only), flags=["--image", "box=box.tar"])
+    assert (result.code, "interrupted" in result.out) == (0, True), result.err

@@ -15,6 +15,7 @@ from pumice.engines.local.scheduling.machine import read_machine
 from tests.conftest import SOAK
 from tests.local.running import SEARCH_PATH, Manifest, Workspace, job, task
 from tests.local.sandbox.boxes import kernel, need_namespaces
+from tests.patience import PATIENCE, RUN_TIMEOUT
 
 # A job that holds what it has until somebody makes this file.
 MANY = 256 if SOAK else 64
@@ -60,7 +61,7 @@ def holding(workspace: Workspace, *tasks: Manifest) -> Iterator[None]:
         assert "up" in process.stdout.readline()
         yield
         (workspace.directory / "release").touch()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
     finally:
         process.kill()
@@ -95,7 +96,7 @@ def test_a_job_for_a_cluster_runs_with_fit_as_the_refusal_says(workspace: Worksp
     manifest = job(task("only", "echo up", 2, container={"resources": rack}))
     result = workspace.run(manifest, flags=["--no-prefix"])
     assert result.code == 2
-    assert result.err.splitlines()[-1] == "pumice run job.yaml --timeout 60s --no-prefix --fit"
+    assert result.err.splitlines()[-1] == "pumice run job.yaml --timeout 150s --no-prefix --fit"
     result = workspace.run(manifest, flags=["--no-prefix", "--fit"])
     assert (result.code, result.out) == (0, "up\nup\n"), result.err
     assert "  fit: only: example.com/npu 8 is left out: this machine has none\n" in result.err
@@ -125,14 +126,14 @@ def test_runs_wait_for_room_in_turn_and_say_why(workspace: Workspace) -> None:
     with holding(workspace, task("holder", HOLD, container=claim)):
         for number, position in enumerate(("first", "second")):
             process = workspace.start(
-                job(task("only", f"echo {number} >> order", container=claim)), flags=["--timeout", "30s"]
+                job(task("only", f"echo {number} >> order", container=claim)), flags=[RUN_TIMEOUT]
             )
             waiting.append(process)
             line = next(line for line in process.stderr if line.startswith("waits: "))
             assert "; trial:1 holds " in line
             assert line.endswith(f"; {position} in queue\n")
     for process in waiting:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
     assert (workspace.directory / "order").read_text() == "0\n1\n"
 
@@ -144,7 +145,7 @@ def test_a_run_that_waits_can_be_stopped(workspace: Workspace, number: int) -> N
         process = workspace.start(job(task("only", "echo started", container=claim)))
         assert any(line.startswith("waits: ") for line in process.stderr)
         process.send_signal(number)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == (130 if number == signal.SIGINT else -9)
         assert "started" not in out
     assert workspace.run(job(task("only", "true", container=claim)), flags=["--no-wait"]).code == 0
@@ -163,7 +164,7 @@ def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(workspace: W
     (workspace.directory / "go1").touch()
     (workspace.directory / "go2").touch()
     for process in (elastic, gang):
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
     assert (workspace.directory / "order").read_text().split() == ["0", "1", "gang", "2"]
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
-from pumice.engines.local.runs import run_directory
+from pumice.store.files import run_directory
 from tests.local.running import Workspace, job, processes, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
 
 SIGNALS = [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
@@ -51,7 +52,7 @@ def _pod(script: str) -> dict[str, object]:
 
 
 def _nothing_left(workspace: Workspace) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while left := processes(str(workspace.directory)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
@@ -62,7 +63,7 @@ def _nothing_left(workspace: Workspace) -> None:
 def test_once_is_graceful(workspace: Workspace, number: int, code: int) -> None:
     process = _started(workspace, POLITE, grace=60)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
     assert "farewell" in out
     assert "stopping: the pods have up to 60s to end; Ctrl-C ends them at once" in err
@@ -78,7 +79,7 @@ def test_twice_is_at_once(workspace: Workspace, number: int, code: int) -> None:
     while "stopping" not in process.stderr.readline():
         pass
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
     assert "Traceback" not in err
     _nothing_left(workspace)
@@ -87,7 +88,7 @@ def test_twice_is_at_once(workspace: Workspace, number: int, code: int) -> None:
 def test_who_does_not_end_is_killed_when_the_grace_is_over(workspace: Workspace) -> None:
     process = _started(workspace, STUBBORN, grace=1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     _nothing_left(workspace)
 
@@ -98,7 +99,7 @@ def test_a_pod_does_not_inherit_ignored_signals(workspace: Workspace, isolation:
     process = workspace.start_python(
         job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"]
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     ignored = int(out.split()[-1], 16)
     assert {number for number in signal.valid_signals() if ignored >> (number - 1) & 1} == set(), err
 
@@ -109,7 +110,7 @@ def test_an_ignored_interrupt_stays_ignored_and_sigterm_ends_the_job(workspace: 
     process.send_signal(signal.SIGINT)
     # It would have been noticed first: signals of different numbers arrive in the order of their numbers.
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143, err
     assert "farewell" in out
 
@@ -174,12 +175,16 @@ def test_output_that_cannot_be_written_ends_the_job(workspace: Workspace) -> Non
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=100,
+            timeout=PATIENCE,
             check=False,
         )
     assert done.returncode == 1
     assert "output: no space left on device; the job is stopped" in done.stderr
     assert "Traceback" not in done.stderr
+    why = workspace.pumice("why", "trial")
+    assert (why.code, why.out.splitlines()[0]) == (0, "its output could not be written: no space left on device")
+    state = workspace.pumice("ps", "-o", "json")
+    assert json.loads(state.out)["items"][0]["outcome"] == "Failed", "nobody asked for it"
     _nothing_left(workspace)
 
 
@@ -187,7 +192,7 @@ def test_closed_streams(workspace: Workspace) -> None:
     """As in `pumice run job.yaml >&- 2>&-`."""
     argv = workspace.argv(job(task("only", "echo words; exit 3"), maxRetry=1))
     closing = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *argv]
-    done = subprocess.run(closing, cwd=workspace.directory, env=workspace.env, timeout=100, check=False)
+    done = subprocess.run(closing, cwd=workspace.directory, env=workspace.env, timeout=PATIENCE, check=False)
     assert done.returncode == 3
     logs = [path.read_text() for path in workspace.state.rglob("*.log")]
     assert logs == ["words\n"]

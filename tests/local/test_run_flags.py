@@ -13,6 +13,7 @@ import pytest
 
 from tests.local.running import Workspace, job, scripted, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE, RUN_TIMEOUT
 
 # Listens on the ports that half of all jobs use, and leaves only when both jobs are there.
 PORTS = """
@@ -44,9 +45,9 @@ def test_two_jobs_at_once_with_the_same_ports(tmp_path: Path) -> None:
         own = [*marks[number:], *marks[:number]]
         only = task("only", "", container=scripted("python3", "-c", PORTS, *own))
         workspace = Workspace(tmp_path / name, {"XDG_STATE_HOME": str(tmp_path / "state")})
-        processes.append(workspace.start(job(only), flags=["--mount", str(tmp_path / "shared"), "--timeout=60s"]))
+        processes.append(workspace.start(job(only), flags=["--mount", str(tmp_path / "shared"), RUN_TIMEOUT]))
     for process in processes:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert "both" in out
 
@@ -63,10 +64,9 @@ def test_env_is_for_all_containers_and_wins_over_the_job(workspace: Workspace) -
     assert result.out.splitlines() == [f"first a b {path}", f"main a b other {path}"]
 
 
-@pytest.mark.parametrize("name", ["nowhere", "docker.io/library/nowhere", "nowhere:latest"])
-def test_entrypoint_for_an_image_by_any_of_its_names(workspace: Workspace, name: str) -> None:
+def test_entrypoint_for_an_image_by_another_of_its_names(workspace: Workspace) -> None:
     only = task("only", "", container={"command": None, "args": ["c"]})
-    result = workspace.run(job(only), flags=["--entrypoint", f"{name}=echo 'a  b'"])
+    result = workspace.run(job(only), flags=["--entrypoint", "docker.io/library/nowhere=echo 'a  b'"])
     assert result.code == 0, result.err
     assert result.out == "only-0  a  b c\n"
 
@@ -132,13 +132,13 @@ def test_publish_leads_into_the_pod(workspace: Workspace) -> None:
         assert line
     host, _, port = line.rpartition(" ")[2].strip().rpartition(":")
     assert "up" in process.stdout.readline()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     data = b""
     while data != b"hello" and time.monotonic() < deadline:
-        with socket.create_connection((host, int(port)), 10) as connection:
+        with socket.create_connection((host, int(port)), PATIENCE) as connection:
             data = connection.recv(5)
     assert data == b"hello"
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -167,7 +167,7 @@ def test_a_job_from_standard_input(workspace: Workspace) -> None:
         input=text,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

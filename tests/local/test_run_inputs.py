@@ -16,6 +16,7 @@ import pytest
 
 from tests.local.running import Manifest, Workspace, extra_object, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 GONE_MAP = {"configMap": {"name": "gone"}}
 CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -260,7 +261,7 @@ def test_too_large_a_job_is_refused_with_the_shortage_and_its_lines(workspace: W
     text = (workspace.directory / "job.yaml").read_text().splitlines()
     number = next(number for number, line in enumerate(text, start=1) if "cpu:" in line)
     assert f"lower resources.requests.cpu (job.yaml:{number})" in lines[-2]
-    assert lines[-1] == "pumice run job.yaml --timeout 60s --fit"
+    assert lines[-1] == "pumice run job.yaml --timeout 150s --fit"
     _untouched(workspace)
 
 
@@ -342,7 +343,7 @@ def _run_on_small_disk(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -90,6 +90,7 @@ def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(workspace
     }
     assert set(files) == {
         "run.json",
+        "code.json",
         "journal.jsonl",
         "status.json",
         "owner.lock",
@@ -104,7 +105,7 @@ def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(workspace
     assert files["pods/only-0/1/only.0.log"] == "words\n\n"
     kinds = [entry["kind"] for entry in _events(files["journal.jsonl"])]
     assert kinds[0] == "RunPlanned"
-    assert kinds[-1] == "Outcome"
+    assert kinds[-1] == "RunEnded"
     assert "LogOutput" not in kinds
     status = json.loads(files["status.json"])
     assert (status["phase"], status["attempt"], status["exitCode"]) == ("Completed", 2, 0)

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pumice.engines.local.runs.owner_lock import FILE, Owner, start_time
 from pumice.engines.local.service.service_paths import ServicePaths
+from pumice.store.files.owner_lock import FILE, Owner, start_time
 from tests.local.commands import Terminal, open_terminal
 from tests.local.running import Manifest, job, task
 from tests.local.sandbox.boxes import need_namespaces
@@ -81,7 +81,7 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
     assert terminal("wait", "broken", code=100).out.startswith("broken:1 Failed: t-0 failed first: exit code 4 after ")
     terminal.until(lambda: listed(terminal)["train:1"] == ["Running", "2/3"])
     waits = listed(terminal)["sweep:1"]
-    assert waits[:2] == ["Pending", "0/1"]
+    assert waits[:2] == ["Waiting", "0/1"]
     assert waits[2].endswith("train:1 holds 0.5; first in queue")
     assert terminal("why", "sweep").out.splitlines()[0] == f"sweep:1 waits: {waits[2]}"
     assert "cannot read data.csv" in terminal("why", "broken").out
@@ -100,9 +100,9 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
 
     # Then the process of the run.
     kill(terminal, terminal.owner("train:1"))
-    assert terminal("ps").err == SILENT
-    assert listed(terminal)["train:1"] == ["Pending", "0/3", "its process was killed"]
-    assert terminal("why", "train").out == "train:1 Starting: its process was killed; the service recovers it\n"
+    terminal.until(lambda: terminal("ps").err == SILENT)
+    assert listed(terminal)["train:1"] == ["Waiting", "0/3", "its process was killed"]
+    assert terminal("why", "train").out == "train:1 Waiting: its process was killed; the service recovers it\n"
     refused = terminal("exec", "train/worker-1", "--", "true", code=1).err
     assert refused == "train:1 is not running: its process was killed\n"
     waited = terminal("wait", "train", "--for", "running")
@@ -115,11 +115,11 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
     (workspace.state / "runs/default/train/1" / FILE).write_bytes(msgspec.json.encode(Owner(7, 7, "another-boot")))
     (workspace.directory / "go").touch()
     waited = terminal("wait", "train", "sweep")
-    assert (waited.out, waited.err) == ("train:1 Completed\nsweep:1 Completed\n", RESTARTED)
+    assert (waited.out, waited.err) == ("train:1 Succeeded\nsweep:1 Succeeded\n", RESTARTED)
     assert terminal("ps", "-a").err == ""
     assert {run: row[0] for run, row in listed(terminal).items()} == {
-        "train:1": "Completed",
-        "sweep:1": "Completed",
+        "train:1": "Succeeded",
+        "sweep:1": "Succeeded",
         "broken:1": "Failed",
     }
     counts = {name: (workspace.directory / f"{name}.txt").read_text().split() for name in ("data", "sweep", "starts")}

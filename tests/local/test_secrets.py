@@ -17,6 +17,7 @@ from tests.local.roots import small_root
 from tests.local.running import SEARCH_PATH
 from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE, RUN_TIMEOUT
 
 MAIN = "import sys; from pumice.cli.program import main; sys.exit(main())"
 SECRET = "the-very-secret"
@@ -51,7 +52,7 @@ def _start(workspace: Path, documents: list[Any], *flags: str) -> subprocess.Pop
     name = documents[0]["metadata"]["name"]
     (workspace / "project" / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, "run", "--network=job", "--timeout=60s", *flags, f"{name}.yaml"],
+        [sys.executable, "-c", MAIN, "run", "--network=job", RUN_TIMEOUT, *flags, f"{name}.yaml"],
         cwd=workspace / "project",
         env={
             "PATH": SEARCH_PATH,
@@ -81,7 +82,7 @@ def test_neither_the_home_nor_the_secrets_of_another_job_are_found(workspace: Pa
             assert line, "the other job ended"
         look = f"grep -rl {SECRET[:-1]}[t] {workspace} /proc/[0-9]*/environ /home /root 2>/dev/null;"
         look += f"ls -A {workspace}/home {workspace}/project/state/pumice 2>/dev/null; true"
-        found, _ = _start(workspace, _job("curious", look), *flags).communicate(timeout=100)
+        found, _ = _start(workspace, _job("curious", look), *flags).communicate(timeout=PATIENCE)
         said = [line.partition("  ")[2] for line in found.splitlines() if line.startswith("only-0")]
         # The other job's own file is in the working directory, where its author put it.
         assert [line for line in said if line and not line.endswith(":")] == [f"{workspace}/project/other.yaml"], found

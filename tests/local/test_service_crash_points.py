@@ -16,18 +16,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pumice.engines.local.runs.journal import read_journal
-from pumice.engines.local.runs.owner_lock import FILE, Owner, OwnerLock
-from pumice.engines.local.runs.retention import prune
-from pumice.engines.local.runs.run_record import RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
 from pumice.engines.local.service.recovery import recover
-from pumice.engines.local.state.settings import Retention
+from pumice.store.files.owner_lock import FILE, Owner, OwnerLock
+from pumice.store.files.retention import prune
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.journal import read_journal
+from pumice.store.run_record import RunStatus
+from pumice.store.settings import Retention
 from tests.local.queued import record
 
 OPERATIONS = frozenset(
@@ -179,7 +179,8 @@ def test_a_recovery_that_dies_is_repeated(tmp_path: Path, record_property: Calla
 def test_a_removal_that_dies_is_repeated(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     def prepared(store: RunStore) -> None:
         run = submitted(store, tmp_path)
-        queued_runs.append(run, "Outcome", {}, phase="Completed", finished=NOW - dt.timedelta(days=40))
+        ended = NOW - dt.timedelta(days=40)
+        run.write_status(msgspec.structs.replace(run.status(), phase="Completed", finished=ended))
 
     def work(store: RunStore) -> None:
         prune(store, Retention(), NOW)

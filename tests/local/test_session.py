@@ -1,4 +1,4 @@
-"""LocalSession as a Python program uses it: real pods, without the command line."""
+"""LocalRun as a Python program uses it: real pods, without the command line."""
 
 from __future__ import annotations
 
@@ -16,18 +16,36 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.admission.admit import admit
-from pumice.engines.local import live_run
-from pumice.engines.local import session as session_module
-from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping, Tick, WarningIssued
-from pumice.engines.local.options import Isolation, Network, RunOptions
-from pumice.engines.local.outcome import Outcome, Stop
+from pumice.client.local.reasons import why_run
+from pumice.client.local.summary import summary
+from pumice.diagnosis.why import WhyCode
+from pumice.engines.local import local_run
+from pumice.engines.local.clock import wall_clock
+from pumice.engines.local.kubelet import hang_watch
+from pumice.engines.local.kubelet.sampler import Sampler
+from pumice.engines.local.local_run import LocalRun
 from pumice.engines.local.preparation.default_settings import default_settings
-from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, WrongState
-from pumice.engines.local.session import LocalSession
 from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
+from pumice.store.events import (
+    HangEnded,
+    LogOutput,
+    PhaseChanged,
+    PodChanged,
+    RunEvent,
+    RunHangs,
+    Stopping,
+    Tick,
+    WarningIssued,
+)
+from pumice.store.files.run_store import RunStore
+from pumice.store.options import Isolation, Network, RunOptions
+from pumice.store.run_end import RunEnded, Stop
+from pumice.store.run_errors import InvalidOption, NoSuchPod, WrongState
+from pumice.store.run_request import RunRequest
 from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
@@ -36,7 +54,7 @@ WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; don
 class Run:
     """A session with the events that it has emitted."""
 
-    session: LocalSession
+    session: LocalRun
     events: list[RunEvent] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -45,7 +63,7 @@ class Run:
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -61,18 +79,18 @@ class Run:
         return {name for name, pod in phases.items() if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
 
 
-def a_session(tmp_path: Path, document: dict[str, Any], **options: Any) -> LocalSession:
+def a_session(tmp_path: Path, document: dict[str, Any], **options: Any) -> LocalRun:
     settings = replace(default_settings(os.environ), workdir=tmp_path, state=tmp_path / "state")
     chosen = RunOptions(settings, **{"network": Network.JOB, **options})
-    return LocalSession(admit(document, offline_context()), chosen)
+    return LocalRun(RunRequest(admit(document, offline_context()), chosen))
 
 
-def play(session: LocalSession, story: Callable[[Run], Awaitable[None]]) -> tuple[Run, Outcome]:
+def play(session: LocalRun, story: Callable[[Run], Awaitable[None]]) -> tuple[Run, RunEnded]:
     """Run the session, and the story beside it."""
 
-    async def both() -> tuple[Run, Outcome]:
+    async def both() -> tuple[Run, RunEnded]:
         run = Run(session)
-        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(session.run(run.listen))
             await story(run)
         return run, running.result()
@@ -151,9 +169,9 @@ def test_the_outcome_names_the_first_failure(tmp_path: Path) -> None:
     _, outcome = play(session, story)
     first = outcome.first
     assert first is not None
-    assert (first.pod.short_name, first.end.exit_code, first.end.last_line) == ("w-0", 5, "why")
+    assert (first.pod, first.code, first.line) == ("w-0", 5, "why")
     assert (outcome.exit_code, outcome.phase) == (5, "Failed")
-    assert Path(outcome.log).read_text() == "why\n"
+    assert Path(outcome.verdict.log if outcome.verdict else "").read_text() == "why\n"
 
 
 def test_a_listener_that_fails_stops_the_run_and_its_exception_is_raised(tmp_path: Path) -> None:
@@ -172,12 +190,12 @@ def test_a_run_that_does_not_end_is_killed_after_its_timeout(tmp_path: Path, mon
     async def hang(*_: object) -> None:
         await asyncio.sleep(1000)
 
-    monkeypatch.setattr(session_module, "PATIENCE", 0.01)
-    monkeypatch.setattr(session_module, "open_sandbox", hang)
+    monkeypatch.setattr(local_run, "PATIENCE", 0.01)
+    monkeypatch.setattr(local_run, "open_sandbox", hang)
     pod = {"terminationGracePeriodSeconds": 0}
     session = a_session(tmp_path, job(task("w", WAITS, pod=pod)), timeout=0.01)
     outcome = asyncio.run(session.run(lambda _event: None))
-    assert (outcome.exit_code, outcome.reason) == (124, "Killed")
+    assert (outcome.exit_code, outcome.reason) == (124, "Timeout")
 
 
 def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
@@ -197,7 +215,7 @@ def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_session_needs_no_module_of_the_command_line() -> None:
-    code = "import sys, pumice.engines.local.session; print([each for each in sys.modules if 'pumice.cli' in each])"
+    code = "import sys, pumice.engines.local.local_run; print([each for each in sys.modules if 'pumice.cli' in each])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -233,18 +251,78 @@ def test_a_silent_run_says_once_what_each_pod_does(tmp_path: Path, monkeypatch: 
 
     async def story(run: Run) -> None:
         await run.until(lambda: ("worker-0", "connected") in run.output)
-        monkeypatch.setattr(live_run, "_SILENT", 0.1)
-        await run.until(lambda: any(isinstance(event, WarningIssued) for event in run.events))
+        monkeypatch.setattr(hang_watch, "_SILENT", 0.1)
+        await run.until(lambda: any(isinstance(event, RunHangs) for event in run.events))
         # Three more looks at the clock, in which nothing is printed either.
         ticks = len([event for event in run.events if isinstance(event, Tick)])
         await run.until(lambda: len([event for event in run.events if isinstance(event, Tick)]) >= ticks + 3)
         run.session.stop(Stop(130, "Interrupted"), force=True)
 
     run, _ = play(a_session(tmp_path, document), story)
-    [message] = [event.message for event in run.events if isinstance(event, WarningIssued)]
-    first, *others = message.splitlines()
-    assert first == "no pod has printed anything for 0.1s; 2 of them run"
-    [of_master] = [line for line in others if line.startswith("  master-0: ")]
-    [of_worker] = [line for line in others if line.startswith("  worker-0: ")]
-    assert re.search(r": python3\S* sleeping(?: in \w+)?; connected to worker-0:\d+$", of_master)
-    assert re.search(r": python3\S* sleeping(?: in \w+)?; connected to master-0:5000$", of_worker)
+    [hang] = [event.hang for event in run.events if isinstance(event, RunHangs)]
+    assert hang.running == 2
+    [of_master, of_worker] = hang.doing
+    assert of_master.pod == "master-0"
+    assert re.search(r"^python3\S* sleeping(?: in .*)?; connected to worker-0:\d+$", of_master.text)
+    assert of_worker.pod == "worker-0"
+    assert re.search(r"^python3\S* sleeping(?: in .*)?; connected to master-0:5000$", of_worker.text)
+
+
+def test_a_hang_is_shown_while_it_lasts_and_a_later_one_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `ps` and `why` say about the run comes from its store, so it holds for detached runs, too."""
+    script = f"echo up; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo again; exec sleep 600"
+    session = a_session(tmp_path, job(task("only", script)))
+    store, noted = RunStore(tmp_path / "state"), []
+
+    def reported(run: Run, kind: type[RunHangs | HangEnded]) -> int:
+        return len([event for event in run.events if isinstance(event, kind)])
+
+    async def note(run: Run) -> None:
+        # The status is written by then.
+        ticks = len(run.events)
+        await run.until(lambda: any(isinstance(event, Tick) for event in run.events[ticks + 2 :]))
+        [stored] = store.active_runs()
+        why = why_run(store, stored, wall_clock())
+        noted.append((summary(stored, stored.status()).hang is not None, why.code, why.message.partition(" for ")[0]))
+
+    async def story(run: Run) -> None:
+        await run.until(lambda: ("only-0", "up") in run.output)
+        monkeypatch.setattr(hang_watch, "_SILENT", 0.1)
+        await run.until(lambda: reported(run, RunHangs) == 1)
+        await note(run)
+        monkeypatch.setattr(hang_watch, "_SILENT", 600.0)
+        (tmp_path / "go").touch()
+        await run.until(lambda: reported(run, HangEnded) == 1)
+        await note(run)
+        monkeypatch.setattr(hang_watch, "_SILENT", 0.1)
+        await run.until(lambda: reported(run, RunHangs) == 2)
+        await note(run)
+        run.session.stop(Stop(130, "Interrupted"), force=True)
+
+    play(session, story)
+    hangs = (True, WhyCode.RUNNING, "no pod has printed anything")
+    assert noted == [hangs, (False, WhyCode.RUNNING, "1 of 1 pods run"), hangs]
+
+
+def test_an_error_beside_the_job_is_a_warning_and_the_clock_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_namespaces()
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("no look")
+
+    monkeypatch.setattr(hang_watch.HangWatch, "check", fail)
+    monkeypatch.setattr(Sampler, "run", fail)
+    session = a_session(tmp_path, job(task("w", WAITS)))
+
+    async def story(run: Run) -> None:
+        await run.until(lambda: run.running == {"w-0"})
+        ticks = run.events.count(Tick())
+        await run.until(lambda: run.events.count(Tick()) >= ticks + 3)
+        assert session.stop()
+
+    run, _ = play(session, story)
+    warnings = [event.message for event in run.events if isinstance(event, WarningIssued)]
+    for name in ("watching the job", "measuring pods"):
+        assert warnings.count(f"{name} failed: RuntimeError: no look") == 1

@@ -14,10 +14,10 @@ from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from tests.local.running import need_login
 from tests.local.sandbox.boxes import PATH, run
+from tests.patience import PATIENCE
 
 HOSTS = File("/etc/hosts", b"10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
 PODS = {"job-a-0": "10.77.0.10", "job-b-0": "10.77.0.11"}
-TIMEOUT = 40
 # Some jobs run sshd in the foreground, others in the background, and some name a port.
 SERVERS = {
     "job-a-0": "mkdir -p /var/run/sshd; exec /usr/sbin/sshd -D -e -p 22",
@@ -69,9 +69,9 @@ def test_pods_are_reached_by_their_names_and_nothing_is_left(tmp_path: Path) -> 
                 found = {}
                 for name in ("job-a-0", "job-b-0.job"):
                     command = ["ssh", "-q", name, "echo $PUMICE_ROOT; exit 7"]
-                    found[name] = await sandbox.exec("job-a-0/main", command, {}, 30)
+                    found[name] = await sandbox.exec("job-a-0/main", command, {}, PATIENCE)
                 # What ssh starts has its own session, but ends with the pod.
-                await sandbox.exec("job-a-0/main", ["ssh", "-q", "job-b-0", f"sleep {marker} >&- 2>&- &"], {}, 30)
+                await sandbox.exec("job-a-0/main", ["ssh", "-q", "job-b-0", f"sleep {marker} >&- 2>&- &"], {}, PATIENCE)
                 await _until(lambda: _sleepers(marker))
             finally:
                 await sandbox.close()
@@ -84,7 +84,7 @@ def test_pods_are_reached_by_their_names_and_nothing_is_left(tmp_path: Path) -> 
 
 
 async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - other processes make it true
             await asyncio.sleep(0.02)
 

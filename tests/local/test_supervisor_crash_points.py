@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pumice.client.local_client import LocalClient
-from pumice.engines.local.run_errors import ConnectionFailed, RunError
-from pumice.engines.local.runs.journal import Entry, read_journal
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.client.local.connections import call
+from pumice.client.local.lease import LocalLease
+from pumice.client.local.local_backend import LocalBackend
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.recovery import recover
 from pumice.engines.local.supervisor import leased_process
-from pumice.engines.local.supervisor.leased_run import leased
 from pumice.model.vocabulary import SUSPENDED
 from pumice.reconcile.ledger import read_ledger
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.journal import Entry, read_journal
+from pumice.store.run_errors import ConnectionFailed, RunError
 from tests.conftest import SOAK, seed
 from tests.local.crashing import (
     POINTS,
@@ -39,9 +41,9 @@ from tests.local.crashing import (
 )
 from tests.local.running import Manifest, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 DRAWN = 5  # places that `make test` tries; `make soak` tries all
-SECONDS = 60.0
 RESTARTED = job(
     task("quick", "echo ran >> quick.txt"),
     task("w", "test -e failed || { touch failed; exit 3; }", replicas=2),
@@ -78,7 +80,7 @@ def check_journal(run: StoredRun) -> None:
     for spent in ([status.retry_count for status in statuses], [read_ledger(each).spent for each in statuses]):
         assert spent == sorted(spent)
     assert repeated(entries) == []
-    assert [entry.kind for entry in entries].count("Outcome") == 1
+    assert [entry.kind for entry in entries].count("RunEnded") == 1
 
 
 def repeated(entries: list[Entry]) -> list[str]:
@@ -88,7 +90,7 @@ def repeated(entries: list[Entry]) -> list[str]:
     """
     succeeded: dict[tuple[str, int], str] = {}
     found = []
-    for pod in (entry.data["pod"] for entry in entries if entry.kind == "PodChanged"):
+    for pod in (entry.plain()["pod"] for entry in entries if entry.kind == "PodChanged"):
         first = succeeded.get((pod["name"], pod["retry"]), pod["uid"])
         if first != pod["uid"]:
             found.append(f"{pod['name']} attempt {pod['retry'] + 1}: {pod['uid']} after {first}")
@@ -158,13 +160,13 @@ def asked(lives: Lives, at: CrashPoint | None, request: str, **fields: object) -
     """Return a run, whether it accepted the request, and whether its supervisor was killed."""
     run = lives.submit()
     pid = lives.start(at)
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not lives.workdir(run, "up").exists() and run.is_owned:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     accepted = True
     try:
-        LocalClient().call(run, request, **fields)
+        asyncio.run(call(run, request, **fields))
     except RunError:
         accepted = False
     return run, accepted, lives.ended(pid)
@@ -178,7 +180,7 @@ def test_an_accepted_suspend_outlives_the_supervisor(
     assert (accepted, killed, whole.status().reason) == (True, False, SUSPENDED)
     labels = numbered(passed(whole.directory))
     complete(lives, whole)
-    after = list(itertools.dropwhile(lambda point: point[0] != "after LocalSession.suspend", labels))
+    after = list(itertools.dropwhile(lambda point: point[0] != "after LocalRun.suspend", labels))
     died = 0
     for point in drawn(after, 4):
         run, accepted, killed = asked(lives, point, "suspend")
@@ -210,27 +212,27 @@ def test_other_accepted_requests_outlive_the_supervisor(make_lives: Callable[[Ma
 async def detached_by_client(lives: Lives, home: Path, at: CrashPoint | None) -> tuple[bool, bool]:
     """Start a foreground run in a directory, and detach it. Return whether it said so, and whether it was killed."""
     process = fork_leased(home / POINTS, at)
-    was_detached = False
+    environ = {**os.environ, "XDG_STATE_HOME": str(lives.store.state.parent)}
+    lease = LocalLease(LocalBackend(environ), request_of(WAITING, home, lives.store.state), process)
     try:
-        async with leased(process) as run, asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
 
             async def detach() -> None:
                 while not (home / "up").exists():  # noqa: ASYNC110 - the pod does not tell
                     await asyncio.sleep(0.02)
                 with suppress(RunError):
-                    await run.detach()
+                    await lease.detach()
 
             detaching = asyncio.create_task(detach())
-            async for _event in run.start(request_of(WAITING, home, lives.store.state)):
+            async for _event in lease.events():
                 pass
-            was_detached = bool(run.detached)
             await detaching
     except ConnectionFailed:
         # Its process was killed.
-        was_detached = False
-    if was_detached:
+        return False, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
+    if lease.is_detached:
         (home / "go").touch()
-    return was_detached, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
+    return lease.is_detached, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
 
 
 def test_a_run_whose_process_is_killed_while_it_is_detached_continues_or_ends(
@@ -239,13 +241,10 @@ def test_a_run_whose_process_is_killed_while_it_is_detached_continues_or_ends(
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
-    @asynccontextmanager
-    async def no_service(state: Path, _environ: object) -> AsyncIterator[None]:
-        if state.is_absolute():
-            raise ConnectionFailed("there is no service")
-        yield
+    async def no_service(*_wanted: object) -> None:
+        raise ConnectionFailed("there is no service")
 
-    monkeypatch.setattr(leased_process, "connected_service", no_service)
+    monkeypatch.setattr(leased_process, "ask_service", no_service)
     lives = make_lives(WAITING)
     whole = tmp_path / "whole"
     whole.mkdir()

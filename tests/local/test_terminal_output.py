@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import termios
@@ -29,6 +30,7 @@ from tests.fork_server import fork_server
 from tests.local.commands import Terminal, open_terminal
 from tests.local.running import MODULES, Manifest, job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 COLOUR: Final = "\x1b[7;45m"  # none of the program's own
 # What a terminal would obey, or show as something else; no shell, YAML file or file system refuses any of it.
@@ -138,7 +140,7 @@ ROWS: Final[dict[str, list[Row]]] = {
     "attach": [
         _row("attach", "hostile", code=3),
         _row("attach", "lost", code=127),
-        _row("attach", "live", until="Starting", shows=False),
+        _row("attach", "live", until="Running", shows=False),
         _row("attach", HOSTILE, code=2),
     ],
     "detach": [_row("detach", HOSTILE, code=2)],
@@ -182,6 +184,10 @@ ROWS: Final[dict[str, list[Row]]] = {
     ],
     "replay": [_row("replay", "hostile"), _row("replay", "lost")],
     "ui": [_row("ui", "--port", HOSTILE, code=2)],
+    "open": [_row("open", HOSTILE, code=2)],
+    "forward": [_row("forward", f"live/{HOSTILE}", "80", code=2), _row("forward", "live/w-0", HOSTILE, code=2)],
+    "contexts": [_row("contexts", "--kubeconfig", HOSTILE, code=2)],
+    "nodes": [_row("nodes", "--on", HOSTILE, shows=False, code=2)],
     "image": [
         _row("image", "list"),
         _row("image", "list", "--json"),
@@ -262,7 +268,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def test_the_table_has_every_command() -> None:
-    assert list(ROWS) == list(COMMANDS)
+    assert sorted(ROWS) == sorted(COMMANDS)
     assert [row.name for name, rows in ROWS.items() for row in rows if row.words[0] != name] == []
 
 
@@ -322,7 +328,7 @@ def test_logs_in_a_pipe_are_what_was_written(terminal: Terminal) -> None:
         workspace = terminal.workspace
         words = ["logs", "hostile:1", "--no-prefix"]
         done = fork_server(*MODULES).start(words, cwd=workspace.directory, env=workspace.env, out=file.fileno())
-        assert done.wait(60) == 0
+        assert done.wait(PATIENCE) == 0
         file.seek(0)
         written = [line for line in LINES if b"\r" not in line]
         # A byte that is not UTF-8 is replaced; a line that was overwritten has its last state.
@@ -365,7 +371,7 @@ def _on_terminal(
     os.close(far)
     shown = b""
     try:
-        while chunk := os.read(near, 65536):
+        while select.select([near], [], [], PATIENCE)[0] and (chunk := os.read(near, 65536)):
             shown += chunk
             if until and until.encode() in shown:
                 process.send_signal(signal.SIGINT)
@@ -374,4 +380,4 @@ def _on_terminal(
         # Nobody has the other end open any more.
         pass
     os.close(near)
-    return process.wait(60), shown
+    return process.wait(PATIENCE), shown

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from pumice.client.local_client import LocalClient
-from pumice.client.run_history import pods
-from pumice.engines.local.samples.sample_file import read_samples
+from pumice.client.history_values import pods
+from pumice.client.local.local_backend import LocalBackend
+from pumice.store.sample_file import read_samples
 from tests.local.commands import Terminal
 from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
 
 # Each pod holds memory, and computes until told to end.
@@ -28,10 +29,11 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     busy = task("busy", "", container={"command": ["python3", "-c", BUSY]})
     idle = task("idle", "while [ ! -e go ]; do sleep 0.2; done")
     process = terminal.workspace.start(job(busy, idle), flags=["--isolation", isolation])
-    client = LocalClient({**terminal.workspace.env})
+    client = LocalBackend({**terminal.workspace.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
-    run = client.find("trial")
-    terminal.until(lambda: len({each.t for each in read_samples(run.directory)}) >= 2)
+    run = client.find_stored("trial")
+    # Two samples, since it holds its memory.
+    terminal.until(lambda: sum(each.memory > 48 * MIB for each in read_samples(run.directory, pod="busy-0")) >= 2)
     listed = terminal("top").out.splitlines()
     assert listed[0].split() == ["RUN", "POD", "CPU", "MEMORY"]
     assert sorted(line.split()[1] for line in listed[1:]) == ["busy-0", "idle-0"]
@@ -54,7 +56,7 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     left = [line.split()[1] for line in live.screen.lines if line.startswith("trial:1 ")]
     # One pod may have ended when the last sample was taken.
     assert left in (["busy-0", "idle-0"], ["busy-0"], ["idle-0"])
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (out, err)
     recorded = read_samples(run.directory, pod="busy-0", attempt=1)
     assert [each.cpu_seconds for each in recorded] == sorted(each.cpu_seconds for each in recorded)
@@ -90,15 +92,15 @@ def test_the_gpus_of_a_pod_are_recorded_and_measured(terminal: Terminal) -> None
     limits = {"resources": {"limits": {"nvidia.com/gpu": 2}}}
     waits = "echo $CUDA_VISIBLE_DEVICES; while [ ! -e go ]; do sleep 0.1; done"
     process = terminal.workspace.start(job(task("w", waits, container=limits)), flags=["--isolation", "process"])
-    client = LocalClient({**terminal.workspace.env})
+    client = LocalBackend({**terminal.workspace.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
-    run = client.find("trial")
+    run = client.find_stored("trial")
     terminal.until(lambda: bool(read_samples(run.directory)))
     (line,) = terminal("top").out.splitlines()[1:]
     assert line.split()[-5:] == ["50%", "of", "2", "2.1", "GiB"]
     (directory / "go").touch()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, "w-0  0,1\n"), err
-    (pod,) = pods(run)
+    (pod,) = pods(run.history())
     assert (pod.phase, list(pod.gpus)) == ("Succeeded", ["0", "1"])
     assert [(each.gpus, each.gpu, each.gpu_memory) for each in read_samples(run.directory)][-1] == (2, 50.0, 2148 * MIB)

@@ -15,6 +15,7 @@ from pumice.engines.local.network import tunnel_programs
 from pumice.engines.local.network.tunnel_programs import nameservers, tun_device_problem
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 # 192.0.2.77 is the machine. The outside has a server at 192.0.2.99, which every DNS query is answered with, a metadata
 # service, and a DNS server at a link-local address.
@@ -83,9 +84,11 @@ def serve(listener):
 CLIENT = '''
 import os, socket, sys
 proxy = ("10.77.0.1", 3128) if "https_proxy" in os.environ else None
-for name in sys.argv[1:]:
+must_answer = int(sys.argv[1])
+for number, name in enumerate(sys.argv[2:]):
     try:
-        with socket.create_connection(proxy or (name, 8080), timeout=3) as connection:
+        seconds = 180 if number < must_answer else 3
+        with socket.create_connection(proxy or (name, 8080), timeout=seconds) as connection:
             answer = connection.makefile()
             if proxy:
                 connection.sendall(f"CONNECT {name}:8080 HTTP/1.1".encode() + bytes([13, 10, 13, 10]))
@@ -115,14 +118,14 @@ async def story():
         for pod in ("a", "b"):
             await made.pod(pod)
             names = ("outside.test", OUTSIDE, METADATA, HERE, "198.51.100.2", "127.0.0.1")
-            argv = (sys.executable, "-I", "-c", CLIENT, *names)
+            argv = (sys.executable, "-I", "-c", CLIENT, "4" if everywhere else "2", *names)
             spec = made.spec(pod, *argv, files=files, mounts=python_mounts(), env=dict(route.env))
             print((await made.run(spec))[1], end="", flush=True)
         await route.close()
 
 def run_job():
     os.chdir(os.path.dirname(sys.argv[1]))
-    sys.argv = ["pumice", "run", "--timeout=60s", "job.yaml"]
+    sys.argv = ["pumice", "run", "--timeout=150s", "job.yaml"]
     from pumice.cli.main import main
     sys.exit(main())
 
@@ -131,7 +134,6 @@ threading.Thread(target=serve, args=[socket.create_server(("0.0.0.0", 8080))], d
 run_job() if sys.argv[3] == "job" else run(story())
 """
 PROGRAMS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("pasta", "slirp4netns")]
-PATIENCE = 20
 
 
 @pytest.fixture
@@ -168,7 +170,7 @@ def test_every_pod_reaches_the_outside_but_not_this_machine_nor_metadata(
 ) -> None:
     """`--network all` opens the machine's own addresses and metadata, never the loopback. Names always resolve."""
     engine = _start(tmp_path, program, network)
-    output, _ = engine.communicate(timeout=100)
+    output, _ = engine.communicate(timeout=PATIENCE)
     more = ["169.254.169.254", "192.0.2.77"]
     reached = ["outside.test", "192.0.2.99", *(more if network == "all" else [])]
     refused = [*(more if network != "all" else []), "198.51.100.2", "127.0.0.1"]
@@ -192,7 +194,7 @@ spec:
 def test_pods_of_a_run_reach_the_outside_by_name_without_a_proxy(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     engine = _start(tmp_path, "any", "job")
-    output, _ = engine.communicate(timeout=100)
+    output, _ = engine.communicate(timeout=PATIENCE)
     assert engine.returncode == 0
     assert sorted(output.splitlines()) == [f"only-{index}  hello 192.0.2.77" for index in range(2)]
 

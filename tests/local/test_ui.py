@@ -15,6 +15,7 @@ from tests.local.commands import WAITING, Terminal
 from tests.local.pages import MODULES, Page, Pages, as_another_user
 from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 POLICIES = [{"event": "PodFailed", "action": "RestartJob"}]
 FAILS_ONCE = (
@@ -122,11 +123,11 @@ def test_a_page_without_runs(page: Page) -> None:
 def test_a_busy_port_and_a_bad_one_are_refused(pages: Pages, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = fork_server(*MODULES).run(["ui", "--no-open", "--port", port], cwd=tmp_path, env=pages.env, timeout=60)
+        done = fork_server(*MODULES).run(["ui", "--no-open", "--port", port], cwd=tmp_path, env=pages.env)
         hint = "\n  hint: without --port a free one is chosen\n"
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"pumice ui: port {port} is in use{hint}")
     for wrong in ("65536", "http", "-1"):
-        done = fork_server(*MODULES).run(["ui", f"--port={wrong}"], cwd=tmp_path, env=pages.env, timeout=60)
+        done = fork_server(*MODULES).run(["ui", f"--port={wrong}"], cwd=tmp_path, env=pages.env)
         assert done.returncode == 2
         assert "must be a port, 0 to 65535" in done.stderr
 
@@ -137,7 +138,7 @@ def test_the_page_stops_at_once_though_a_stream_is_open(pages: Pages, number: in
     with page.stream() as events:
         assert next(events)[0] == "beat"
         page.process.send_signal(number)
-        assert page.process.wait(60) == 0
+        assert page.process.wait(PATIENCE) == 0
 
 
 def test_a_run_from_its_start_through_a_failure_to_its_end(terminal: Terminal, page: Page) -> None:
@@ -207,7 +208,7 @@ def test_a_foreground_run_is_shown_and_stopped_by_a_form(terminal: Terminal, pag
     assert (refused.status, refused.json["message"]) == (409, "trial:1: it has not finished: stop it first")
     stopped = page.post(f"/jobs/{row['uid']}/actions/stop", token)
     assert (stopped.status, stopped.headers["Location"]) == (303, f"/jobs/{row['uid']}")
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 143
     page.until(f"/api/jobs/{row['uid']}", lambda found: found["finished"] is not None)
     again = page.post(f"/api/jobs/{row['uid']}/actions/again", token).json

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from pumice.model import VERSION
 from scripts.setup import _environment
 from tests.conftest import IN_CI
 from tests.meta.tree import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-VERSION = PROJECT["version"]
 WHEEL, SDIST = f"pumice-{VERSION}-py3-none-any.whl", f"pumice-{VERSION}.tar.gz"
 
 

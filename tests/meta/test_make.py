@@ -67,10 +67,10 @@ def test_other_pins_make_another_environment(checkout: Path, name: str) -> None:
     assert not is_ready(checkout)
 
 
-def test_another_version_of_the_project_is_installed_into_the_same_environment(checkout: Path) -> None:
+def test_other_metadata_of_the_project_is_installed_into_the_same_environment(checkout: Path) -> None:
     before = setup.wanted(checkout, PYTHON, "run")
     pyproject = checkout / "pyproject.toml"
-    pyproject.write_text(pyproject.read_text().replace('\nversion = "', '\nversion = "9'))
+    pyproject.write_text(pyproject.read_text().replace('\ndescription = "', '\ndescription = "Other '))
     after = setup.wanted(checkout, PYTHON, "run")
     assert not before.covers(after)
     assert before.environment == after.environment

@@ -1,12 +1,15 @@
-"""Tests that share a cluster stay in one process, however pytest-xdist spreads the others."""
+"""Tests that share a cluster stay in one process; runs of pytest at the same time do not disturb each other."""
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from _pytest.pathlib import on_rm_rf_error
 
 from tests.meta.tree import ROOT
 from tests.together import group_of
@@ -58,3 +61,8 @@ def test_a_group_runs_in_one_process(tmp_path: Path) -> None:
     assert len(lines) == 36
     assert len({process for name, process in lines if name != "test_c.py"}) == 1
     assert len({process for name, process in lines}) > 1
+
+
+def test_a_directory_of_another_run_that_cannot_be_removed_fails_no_run() -> None:
+    """At its end, pytest removes what older runs left below /tmp. Another one may do so at the same time."""
+    on_rm_rf_error(os.rmdir, "left", OSError(errno.ENOTEMPTY, "Directory not empty"), start_path=Path("left"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.patience import PATIENCE
 
 # As root there is no sandbox of its own; a browser that looks for updates needs a network.
 ARGUMENTS: Final = (
@@ -22,7 +24,6 @@ ARGUMENTS: Final = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-PATIENCE: Final = 60_000  # milliseconds, for a machine under load
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def started() -> Iterator[Browser]:
     """Start Chromium."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=list(ARGUMENTS), timeout=PATIENCE
+            executable_path=shutil.which("chromium"), args=list(ARGUMENTS), timeout=PATIENCE * 1000
         )
         try:
             yield browser
@@ -54,7 +55,7 @@ class Watched:
 
 def open_page(context: BrowserContext, origin: str) -> Watched:
     """Return a new page that notes errors, violations of the content policy and requests to other origins."""
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
     watched = Watched(page, origin)
     page.on("console", lambda message: watched.wrong.append(message.text) if message.type == "error" else None)
@@ -68,10 +69,15 @@ def open_page(context: BrowserContext, origin: str) -> Watched:
 
 def until(page: Page, expression: str) -> None:
     """Wait until an expression is true. Playwright's own way needs `eval`, which the page's policy refuses."""
-    deadline = time.monotonic() + PATIENCE / 1000
-    while not page.evaluate(expression):
-        assert time.monotonic() < deadline, expression
-        page.wait_for_timeout(100)
+    wait_for(page, lambda: page.evaluate(expression), expression)
+
+
+def wait_for(page: Page, condition: Callable[[], object], what: str) -> None:
+    """Wait for a condition, while the page goes on and what was asked to listen to it is called."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        page.wait_for_timeout(50)
 
 
 def _check(watched: Watched, request: Any) -> None:

@@ -15,17 +15,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from pumice.ui import html_job, html_jobs
+from pumice.ui import pages
 from pumice.ui.detail_values import LogWindow, PodPage, SearchResult
 from pumice.ui.security import HEADERS
 from pumice.ui.views import ActionView, ErrorView, JobView
 from tests.page import samples, samples_failed, samples_live
 
-STATIC: Final = Path(html_job.__file__).parent / "static"
+STATIC: Final = Path(pages.__file__).parent / "static"
 TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 JOBS: Final[dict[str, Callable[[], JobView]]] = {
     "u-fail": samples_failed.failed,
     "u-run": samples_live.running,
+    "u-hang": samples_live.hanging,
     "u-wait": samples_live.waiting,
     "u-many": samples_live.many,
     "u-hostile": samples_live.hostile,
@@ -38,6 +39,7 @@ VIEWS: Final[dict[str, str]] = {
     "empty": "/empty",
     "job-failed": "/jobs/u-fail",
     "job-running": "/jobs/u-run",
+    "job-hanging": "/jobs/u-hang",
     "job-waiting": "/jobs/u-wait",
     "job-1000": "/jobs/u-many",
     "job-hostile": "/jobs/u-hostile",
@@ -60,18 +62,18 @@ def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str
     """Return a page."""
     _, *parts = path.split("/")
     if path == "/":
-        return html_jobs.page(samples.jobs(samples.ROWS[::-1] if turned else samples.ROWS))
+        return pages.jobs_page(samples.jobs(samples.ROWS[::-1] if turned else samples.ROWS))
     if path == "/empty":
-        return html_jobs.page(samples.empty())
+        return pages.jobs_page(samples.empty())
     if len(parts) < 2 or parts[1] not in JOBS:
-        return html_job.error(ERROR)
+        return pages.error_page(ERROR)
     view = view_of(parts[1])
     if len(parts) > 2:
-        return html_job.action(ActionView(samples.FRAME, view.job, samples.STOP))
+        return pages.action_page(ActionView(samples.FRAME, view.job, samples.STOP))
     tab = query.get("tab", ["overview"])[0]
     pod = query.get("pod", [""])[0]
     view = replace(view, tab=tab, chosen=msgspec.structs.replace(view.chosen, pod=pod))
-    return html_job.page(samples_live.with_every_line(view) if "every" in query else view)
+    return pages.job_page(samples_live.with_every_line(view) if "every" in query else view)
 
 
 def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
@@ -81,7 +83,10 @@ def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
     if view is None:
         return None
     if path.endswith("/logs"):
-        return _window(view.logs, query)
+        window = _window(view.logs, query)
+        return (
+            pages.draw_lines(window, view.job.tasks, query.get("q", [""])[0]) if window and "html" in query else window
+        )
     if path.endswith("/search") and view.logs:
         q = query["q"][0].lower()
         found = tuple(line.number for line in view.logs.items if q in line.text.lower())
@@ -144,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(msgspec.json.encode(data(path, query)), "application/json")
         else:
             found = (
-                html_job.error(ERROR) if path == f"/jobs/{state.missing}" else page(path, query, turned=state.turned)
+                pages.error_page(ERROR) if path == f"/jobs/{state.missing}" else page(path, query, turned=state.turned)
             )
             self._answer(found.encode(), "text/html; charset=utf-8")
 

@@ -7,10 +7,12 @@ import math
 import random
 from typing import Any
 
+from pumice.diagnosis.outcome import Outcome
 from pumice.ui.detail_values import (
     ActionPlan,
 )
 from pumice.ui.values import (
+    GROUPS,
     Action,
     Attempt,
     Group,
@@ -68,6 +70,16 @@ def attempts(*outcomes: str) -> tuple[Attempt, ...]:
     return tuple(Attempt(number=i, outcome=each, start=BEGAN) for i, each in enumerate(outcomes, 1))
 
 
+OUTCOMES = {
+    Group.ACTIVE: Outcome.RUNNING,
+    Group.WAITING: Outcome.WAITING,
+    Group.SUSPENDED: Outcome.SUSPENDED,
+    Group.FAILED: Outcome.FAILED,
+    Group.STOPPED: Outcome.STOPPED,
+    Group.DONE: Outcome.SUCCEEDED,
+}
+
+
 def row(name: str, phase: str, group: Group, made: float, ran: float | None, **more: Any) -> JobRow:
     """Return a row of the list; `made` and `ran` are seconds."""
     values: dict[str, Any] = {
@@ -77,6 +89,7 @@ def row(name: str, phase: str, group: Group, made: float, ran: float | None, **m
         "number": 1,
         "namespace": "default",
         "file": f"{name.partition(':')[0]}.yaml",
+        "outcome": next((each for each in Outcome if GROUPS[each] is group and each == phase), OUTCOMES[group]),
         "phase": phase,
         "group": group,
         "since": before(made),
@@ -107,6 +120,7 @@ ROWS = (
         queue="train",
         tasks=(task("master", R), task("worker", *[R] * 5)),
         text="Ends by ~14:20 (activeDeadlineSeconds, line 7)",
+        note="lr 1.6e-5, warmup 200: the baseline",
         last_line=line("master-0", "step 4310/6000  loss 1.8423  lr 1.6e-05  2.11 s/step  grad 0.71"),
     ),
     row(
@@ -225,7 +239,7 @@ ROWS = (
     row(
         "ray-tune-cifar:1",
         "Terminated",
-        Group.DONE,
+        Group.STOPPED,
         18000,
         3720,
         plugins=("ray", "svc"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from pumice.diagnosis.verdict import ActedPolicy, FailedPod, plain_verdict
+from pumice.store.history.run_history import PhaseSpan
 from pumice.ui.detail_values import (
     FailureMark,
     Lifeline,
@@ -10,7 +14,6 @@ from pumice.ui.detail_values import (
     LogWindow,
     Metric,
     Metrics,
-    PhaseSpan,
     PodPage,
     PodRow,
     Segment,
@@ -21,11 +24,8 @@ from pumice.ui.detail_values import (
 )
 from pumice.ui.values import (
     Attempt,
-    Follower,
     PodState,
-    PolicyPosition,
     RetryBudget,
-    Verdict,
 )
 from pumice.ui.views import JobView
 from tests.page.samples import BEGAN, ENDED, FRAME, GIB, ROWS, S, after, as_job, wave
@@ -249,19 +249,23 @@ FAILED_JOB = as_job(
     waited=400.0,
     attempts=FAILED_ATTEMPTS,
     attempt=3,
+    max_attempts=4,
     budget=RetryBudget(spent=4, limit=4, line=7),
     actions=ENDED,
     events=17,
     fired=2,
-    verdict=Verdict(
-        text="worker-3 failed first: exit code 1, CUDA out of memory, after 4 m 12 s. "
-        "The other 7 pods only lost their connection to it.",
+    before="worker-3 failed first in all 3 attempts, with the same last line",
+    verdict=replace(
+        plain_verdict("PodFailed", "", 3),
         pod="worker-3",
-        last_line=OUT_OF_MEMORY,
-        followers=tuple(Follower(pod=pod, exit="exit 1", delay=delay) for pod, delay in DELAYS.items() if delay),
-        before="worker-3 failed first in all 3 attempts, with the same last line",
-        policy=PolicyPosition(
-            text="PodFailed -> RestartJob", path="spec.policies[1]", file="bert-pretrain.yaml", line=12
+        code=1,
+        line=OUT_OF_MEMORY,
+        age=252.0,
+        followers=tuple(
+            FailedPod(pod=pod, code=1, signal=None, reason="", after=delay) for pod, delay in DELAYS.items() if delay
+        ),
+        policy=ActedPolicy(
+            event="PodFailed", action="RestartJob", path="spec.policies[1]", where="bert-pretrain.yaml:12", line=12
         ),
         next="pumice run bert-pretrain.yaml --keep",
     ),

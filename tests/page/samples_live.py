@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import msgspec
 from msgspec import structs
 
+from pumice.diagnosis.hang import Hang, PodActivity
+from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.verdict import plain_verdict
+from pumice.store.history.run_history import PhaseSpan
+from pumice.store.run_record import PublishedPort
 from pumice.ui.detail_values import (
     FailureMark,
     Lifeline,
     LogFilter,
     Metric,
     Metrics,
-    PhaseSpan,
     PodPage,
     PodRow,
     Segment,
@@ -21,7 +26,7 @@ from pumice.ui.detail_values import (
     StateCounts,
     Timeline,
 )
-from pumice.ui.values import Attempt, Hint, Holder, PodState, QueueEntry, Shortage, Verdict, Waiting
+from pumice.ui.values import Attempt, Hint, Holder, PodState, QueueEntry, Shortage, Waiting
 from pumice.ui.views import JobView
 from tests.page.samples import ACTIONS, FRAME, GIB, NOW, ROWS, as_job, before, task, wave
 from tests.page.samples_failed import log_window, volume
@@ -126,6 +131,25 @@ def running_metrics() -> Metrics:
     )
 
 
+def hanging() -> JobView:
+    """Return a job in which no pod prints anything, and which publishes a port."""
+    view = running()
+    doing = (
+        PodActivity("master-0", "python3 sleeping in all_reduce (distributed.py:4181), called by <module> (t.py:9)"),
+        PodActivity("worker-0", "python3 sleeping in futex_do_wait; connected to master-0:23456", lacks_py_spy=True),
+        PodActivity("worker-1", "python3 sleeping in futex_do_wait; connected to master-0:23456", lacks_py_spy=True),
+    )
+    job = structs.replace(
+        view.job,
+        uid="u-hang",
+        verdict=None,
+        text="6 of 6 running",
+        hang=Hang(since=before(80), silent=60, running=6, doing=doing),
+        published=(PublishedPort(pod="master-0", port=6006, address="127.0.0.1:45519"),),
+    )
+    return replace(view, job=job)
+
+
 def waiting() -> JobView:
     """Return a job that waits for GPUs."""
     until = before(-9400)
@@ -135,6 +159,7 @@ def waiting() -> JobView:
         amount="GPU 0 to 5",
         until=until,
         because="activeDeadlineSeconds",
+        outcome=Outcome.RUNNING,
         phase="Running",
     )
     why = Waiting(
@@ -150,9 +175,32 @@ def waiting() -> JobView:
         ),
         hints=(Hint(text="2 GPUs: the master and one worker", command="pumice scale qwen-sft:1 worker=1"),),
         queue=(
-            QueueEntry(position=None, job="llama-ft:3", uid="u-run", phase="Running", needs="6 GPUs", until=until),
-            QueueEntry(position=1, job="qwen-sft:1", uid="u-wait", phase="Pending", needs="8 GPUs", is_this=True),
-            QueueEntry(position=2, job="eval-mmlu:1", uid="u-eval", phase="Pending", needs="96 GiB memory"),
+            QueueEntry(
+                position=None,
+                job="llama-ft:3",
+                uid="u-run",
+                outcome=Outcome.RUNNING,
+                phase="Running",
+                needs="6 GPUs",
+                until=until,
+            ),
+            QueueEntry(
+                position=1,
+                job="qwen-sft:1",
+                uid="u-wait",
+                outcome=Outcome.WAITING,
+                phase="Pending",
+                needs="8 GPUs",
+                is_this=True,
+            ),
+            QueueEntry(
+                position=2,
+                job="eval-mmlu:1",
+                uid="u-eval",
+                outcome=Outcome.WAITING,
+                phase="Pending",
+                needs="96 GiB memory",
+            ),
         ),
     )
     job = as_job(ROWS[4], actions=ACTIONS, waiting=why, events=2, min_available=8, min_available_line=6)
@@ -198,11 +246,7 @@ def many(total: int = 1000) -> JobView:
         min_success=950,
         min_success_line=8,
         attempts=(Attempt(number=1, outcome="running", start=before(2860), first="trial-417"),),
-        verdict=Verdict(
-            text="352 done, 641 running, 4 waiting, 3 failed: trial-417 first (exit 1, 16 m in). "
-            "Up to 50 may fail; at this rate done ~15:10.",
-            pod="trial-417",
-        ),
+        verdict=msgspec.structs.replace(plain_verdict("", ""), pod="trial-417", code=1),
     )
     buckets = tuple(
         StateCounts(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fork_server import Forked, fork_server
 from tests.local.commands import WAITING, Terminal
-from tests.local.running import MODULES, job, task
+from tests.local.running import job, task
 from tests.local.sandbox.boxes import need_namespaces
-from tests.page.browser import Watched, open_page, until
+from tests.page.browser import Watched, until
+from tests.page.ui_server import ui_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,25 +36,9 @@ def _possible() -> None:
 
 @pytest.fixture(scope="module")
 def page(terminal: Terminal, browser: Browser) -> Iterator[Watched]:
-    """Return a page of `pumice ui`, opened by the address that it prints; each test has runs of its own."""
-    directory = terminal.workspace.directory
-    out = directory / "ui.out"
-    descriptor = os.open(out, os.O_CREAT | os.O_WRONLY, 0o600)
-    process: Forked = fork_server(*MODULES).start(
-        ["ui", "--no-open"], cwd=directory, env=terminal.workspace.env, out=descriptor
-    )
-    os.close(descriptor)
-    terminal.until(lambda: "token=" in out.read_text() or process.poll() is not None)
-    found = re.search(r"http://\S+", out.read_text())
-    assert found, out.read_text()
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    watched = open_page(context, found[0].partition("/open")[0])
-    watched.page.goto(found[0])
-    yield watched
-    context.close()
-    process.send_signal(signal.SIGINT)
-    process.wait(60)
-    assert watched.wrong == []
+    """Return a page of `pumice ui`; each test has runs of its own."""
+    with ui_page(terminal, browser) as watched:
+        yield watched
 
 
 def stop_without_a_script(page: Watched, run: str) -> None:
@@ -90,13 +73,13 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
     )
     shown.locator("tr.job .jn", has_text=second).click()
     shown.locator(".three").wait_for()
-    assert shown.locator("h1 .ph").inner_text() == "Pending"
+    assert shown.locator("h1 .ph").inner_text() == "Waiting"
     assert first in shown.locator(".three").inner_text()
     stop_without_a_script(page, first)
     shown.locator(".crumb a").click()
     shown.locator("tr.job .jn", has_text=first).click()
     shown.locator("#live:not(.off)").wait_for()
-    until(shown, "document.querySelector('h1 .ph').textContent === 'Terminated'")
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Stopped'")
     shown.get_by_role("button", name="Delete").focus()
     shown.keyboard.press("Enter")
     shown.locator("#dialog").get_by_role("button", name="Delete").click()
@@ -113,7 +96,7 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
     until(shown, "document.querySelector('#logs').dataset.attempt === '2'")
     until(shown, "document.querySelectorAll('#lines .ln:not(.sys)').length === 2")
     (directory / "end").touch()
-    until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Succeeded'")
     until(shown, "document.querySelector('#pods').textContent.includes('2 succeeded')")
     assert shown.evaluate("window.same") is True
 
@@ -126,7 +109,7 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
 
 def test_fast_log_is_shown_in_part(terminal: Terminal, page: Watched) -> None:
     shown = page.page
-    run = terminal.submit(job(task("worker", "while [ ! -e enough ]; do seq 200; sleep 0.05; done")))
+    run = terminal.submit(job(task("worker", "while [ ! -e enough ]; do seq 2000; sleep 0.2; done")))
     shown.goto(page.origin)
     shown.locator("tr.job .jn", has_text=run).click()
     said = re.compile(r"About [\d,]+ lines a second: shown is 1 in \d+, and every line with an error")
@@ -134,8 +117,8 @@ def test_fast_log_is_shown_in_part(terminal: Terminal, page: Watched) -> None:
     shown.locator("[data-choice=pod]").select_option("worker-0")
     until(shown, "document.querySelector('#share').hidden")
     (terminal.workspace.directory / "enough").touch()
-    until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
-    until(shown, "document.querySelector('#lines .rows').lastElementChild.textContent.endsWith('200')")
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Succeeded'")
+    until(shown, "document.querySelector('#lines .rows').lastElementChild.textContent.endsWith('2000')")
 
 
 def test_hostile_job_is_text_in_every_tab(terminal: Terminal, page: Watched) -> None:

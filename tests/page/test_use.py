@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from pumice.ui.detail_values import LogLine, LogWindow
-from pumice.ui.html.logs import line_row
-from pumice.ui.html.text import escape, plain, tag
-from tests.page.browser import Watched, open_page, until
+from pumice.ui.detail_values import LogWindow
+from pumice.ui.pages import draw_lines
+from tests.page.browser import Watched, open_page, until, wait_for
 from tests.page.sample_server import Served
-from tests.page.samples import HOSTILE, HOSTILE_LINE
-from tests.page.samples_failed import log_window
+from tests.page.samples import HOSTILE
 from tests.page.samples_live import running
 
 if TYPE_CHECKING:
@@ -22,15 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.needs("chromium")
 LIVE = "#live:not(.off)"
 FRAME = "168,71,15,255"  # the accent
-LINES = (
-    "plain text, tab\tand spaces  ",
-    HOSTILE,
-    HOSTILE_LINE,
-    "\x1b[1;31mbold red\x1b[22m red\x1b[39m plain \x1b[96mcyan\x1b[0m",
-    "\x1b[38;5;208mno colour by number\x1b[m \x1b[4munderline\x1b[K",
-    "\x00\x08\r\x7f\x9b \u202e\u2066\u200b\ufeff \U000e0041 é 漢字 👩‍🚀",
-    "a needle, a NEEDLE and a \x1b[32mneedle\x1b[0m",
-)
 
 
 def test_hostile_names_and_lines_are_text(watched: Watched) -> None:
@@ -55,64 +44,13 @@ def test_hostile_names_and_lines_are_text(watched: Watched) -> None:
     assert page.evaluate("[window.hacked, document.querySelectorAll('main script, main img').length]") == [None, 0]
 
 
-def test_script_draws_lines_as_the_server_does(watched: Watched) -> None:
-    logs = log_window()
-    rows = [
-        LogLine(number=i, seq=i, time=logs.begin, pod="worker-1", task="worker", container="main", stream="stderr",
-                text=text, attempt=1, error=i == 1, kind={2: "pod", 4: "gap"}.get(i, "line"), cut={3: 9000}.get(i),
-                redraws=i // 6)
-        for i, text in enumerate(LINES)
-    ]  # fmt: skip
-    window = LogWindow(filter=logs.filter, total=len(rows), errors=0, at=0, begin=logs.begin, first_error=5)
-    drawn = [str(line_row(row, window, {"worker": "t2"}, "needle")) for row in rows]
-    page = watched.page
-    page.goto(watched.origin)
-    begin = logs.begin.isoformat() if logs.begin else ""
-    lines = [
-        {"number": r.number, "time": begin, "pod": r.pod, "task": r.task, "stream": r.stream, "text": r.text,
-         "error": r.error, "kind": r.kind, "cut": r.cut, "redraws": r.redraws}
-        for r in rows
-    ]  # fmt: skip
-    pairs = page.evaluate(
-        """async ([lines, drawn, begin]) => {
-            const { lineRow } = await import("/static/lines.js");
-            const context = { begin: new Date(begin), firstError: 5, tasks: { worker: "t2" }, pattern: /(needle)/i };
-            const form = (element) => {
-                for (const each of [element, ...element.querySelectorAll("*")]) {
-                    const kept = [...each.attributes].map((a) => [a.name, a.value]).sort();
-                    for (const [name] of kept) each.removeAttribute(name);
-                    for (const [name, value] of kept) if (name !== "title") each.setAttribute(name, value);
-                    each.normalize();
-                }
-                return element.outerHTML;
-            };
-            const parse = (text) => new DOMParser().parseFromString(text, "text/html").body.firstElementChild;
-            return lines.map((line, i) => [form(lineRow(line, context)), form(parse(drawn[i]))]);
-        }""",
-        [lines, drawn, begin],
-    )
-    for script, server in pairs:
-        assert script == server
-
-
-def test_text_is_escaped_once_and_hidden_characters_are_named() -> None:
-    assert escape('<b a="1">&') == "&lt;b a=&quot;1&quot;&gt;&amp;"
-    assert escape("a\u202eb") == 'a<span class="ctl">U+202E</span>b'
-    assert plain("a\x1bb") == "a[ESC]b"
-    assert (
-        tag("a.x", "<", tag("b", "&"), href='"', hidden=True, title=None)
-        == '<a class="x" href="&quot;" hidden>&lt;<b>&amp;</b></a>'
-    )
-    assert tag("option", "\x1b<") == "<option>[ESC]&lt;</option>"
-
-
 def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
     page = watched.page
     page.goto(watched.origin)
     page.locator(LIVE).wait_for()
     focused = "document.activeElement.textContent"
     press = page.keyboard.press
-    for number, group in enumerate(("active", "waiting", "failed", "suspended", "done"), start=2):
+    for number, group in enumerate(("active", "waiting", "failed", "suspended", "stopped", "done"), start=2):
         press(str(number))
         page.wait_for_url(f"**phase={group}")
     press("1")
@@ -311,8 +249,7 @@ def wait_for_a_slow_answer(page: Page) -> None:
     held: list[Route] = []
     page.route("**/jobs/u-run?tab=events*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
     page.locator("#tab-events").click()
-    while not held:
-        page.wait_for_timeout(20)
+    wait_for(page, lambda: held, "the request is held")
     page.clock.fast_forward(400)
     page.locator("body.loading").wait_for()
     page.clock.fast_forward(5000)
@@ -331,13 +268,17 @@ def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sa
     context = browser.new_context()
     page = open_page(context, origin).page
     page.clock.install()
+    page.add_init_script(
+        "const streams = []; window.EventSource = class extends EventSource {"
+        " constructor(...words) { super(...words); streams.push(this); } };"
+        "window.streamsEnded = () => streams.every((each) => each.readyState !== EventSource.OPEN);"
+    )
     page.goto(f"{origin}/jobs/u-run")
     page.locator(LIVE).wait_for()
     wait_for_a_slow_answer(page)
     away.set()
     try:
-        while sample_server.streams:  # a beat that is on its way would count
-            page.wait_for_timeout(20)
+        until(page, "window.streamsEnded()")  # a beat that is on its way would count
         page.clock.fast_forward(6000)
         page.locator(".banner").wait_for()
         assert "pumice ui does not answer. This is the state at " in page.locator(".banner").inner_text()
@@ -378,8 +319,7 @@ def test_a_redraw_that_comes_late_does_not_replace_what_was_chosen_since(
     held: list[Route] = []
     page.route("**/jobs/u-fail", lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
     sample_server.send("job")
-    while not held:
-        page.wait_for_timeout(20)
+    wait_for(page, lambda: held, "the request is held")
     page.locator("#tab-events").click()
     page.locator("#events").wait_for()
     with page.expect_response("**/jobs/u-fail"):
@@ -423,6 +363,11 @@ def test_new_lines_are_followed_until_the_reader_scrolls_up(watched: Watched, sa
     end = f"({box}.scrollHeight - {box}.scrollTop - {box}.clientHeight < 4)"
     until(page, end)
     assert page.locator("#log-total").inner_text().startswith("47 lines")
+    sample_server.send("line", grown(logs, 4))  # two of these lines are here already
+    until(page, "document.querySelectorAll('#lines .ln').length === 48")
+    assert page.evaluate("[...document.querySelectorAll('#lines .ln')].map(row => Number(row.dataset.n))") == [
+        *range(48)
+    ]
     page.locator("#lines").hover()
     page.mouse.wheel(0, -200)
     page.locator('[data-log="follow"][aria-pressed="false"]').wait_for()
@@ -444,4 +389,5 @@ def grown(logs: LogWindow, more: int) -> LogWindow:
     """Return what the stream sends when there are more lines."""
     last = logs.items[-1]
     items = tuple(structs.replace(last, number=logs.total + i, text=f"new line {i}") for i in range(more - 3, more))
-    return structs.replace(logs, total=logs.total + more, at=items[0].number, items=items)
+    window = structs.replace(logs, total=logs.total + more, at=items[0].number, items=items)
+    return draw_lines(window, running().job.tasks)

@@ -95,3 +95,18 @@ def test_pages_are_complete_without_a_script(browser: Browser, sample_server: Se
     assert "Final: it cannot be resumed." in page.locator("main form").inner_text()
     assert page.get_by_role("button", name="Stop 6 pods").is_visible()
     context.close()
+
+
+def test_the_box_of_a_run_that_hangs_says_who_does_what(watched: Watched) -> None:
+    show(watched, "job-hanging")
+    box, page = watched.page.locator(".verdict"), watched.page
+    title = box.locator("h2").inner_text()
+    assert title.startswith("no output for ")
+    assert title.endswith(", 6 of 6 running")
+    rows = list(zip(box.locator("dt").all_inner_texts(), box.locator("dd").all_inner_texts(), strict=True))
+    assert [name for name, _ in rows] == ["doing", "doing", "", "hint"]
+    assert rows[0][1].startswith("master-0: python3 sleeping in all_reduce ")
+    assert rows[1][1].startswith("worker-0, worker-1: python3 sleeping in futex_do_wait; ")
+    assert rows[2][1] == "and 3 more pods"
+    assert "py-spy" in rows[3][1]
+    assert "master-0:6006 published on 127.0.0.1:45519" in page.locator(".meta").inner_text().replace("\n", "")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pumice.engines.memory.engine import CrashError
 from tests.scenarios.simulation import Simulation
+
+
+class CrashError(Exception):
+    """The controller crashes at this point."""
 
 
 def with_a_crash(sim: Simulation, calls: int, act: Callable[[], object]) -> Simulation:

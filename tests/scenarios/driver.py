@@ -14,13 +14,14 @@ import msgspec
 
 from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import StoredPod, World
-from pumice.engines.memory.engine import CallFailure, CrashError
+from pumice.engines.memory.engine import CallFailure
 from pumice.model.job import Job, Manifest, Metadata
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, PodPhase
 from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, read_ledger
 from pumice.runtime.loop import Loop
 from tests.builders import a_context
+from tests.scenarios.crashes import CrashError
 from tests.scenarios.serving import serve_next
 from tests.scenarios.watched import WatchedEngine
 

@@ -22,6 +22,8 @@ from tests.scenarios.simulation import Simulation
 
 QUOTA = "exceeded quota: pods, requested: pods=1, used: pods=1, limited: pods=1"
 
+NO_ROOM = "ResourceQuota pods has no room: pods: 1 wanted, 0 of 1 free, 1 short"
+
 
 def _quota(sim: Simulation, most: int) -> Simulation:
     """As the API server does when a namespace may have only so many pods."""
@@ -39,7 +41,7 @@ def test_a_quota_is_waited_for(simulate: Simulate) -> None:
     for _ in range(3):
         assert sim.phase == "Pending"
         assert sim.counts == {"pending": 1}
-        assert sim.reason == ("FailedCreate", QUOTA)
+        assert sim.reason == ("FailedCreate", NO_ROOM)
         sim.wait(10_000)
     assert sim.messages("FailedCreate") == [QUOTA]  # said once
     _quota(sim, 3).wait(60)
@@ -53,7 +55,7 @@ def test_a_quota_while_the_job_runs(simulate: Simulate) -> None:
     sim = _quota(simulate(job(task("worker", 2))).run(), 1).evict("worker-0").let_go().wait(1)
     assert sim.phase == "Running"
     assert sim.counts == {"running": 1}
-    assert sim.reason == ("FailedCreate", QUOTA)
+    assert sim.reason == ("FailedCreate", NO_ROOM)
 
 
 def test_several_failures_are_reported_once() -> None:

@@ -133,9 +133,9 @@ def test_a_claim_of_another_owner_is_awaited(simulate: Simulate) -> None:
     sim = simulate(job(task("worker", 2), volumes=[VolumeSpec(mount_path="/data", volume_claim_name="data")]))
     assert sim.pods == {}
     assert sim.phase == "Pending"
-    assert sim.reason == ("ClaimMissing", "waits for PersistentVolumeClaim data")
+    assert sim.reason == ("ClaimMissing", "PersistentVolumeClaim data does not exist")
     sim.wait(100_000).restart_controller()
-    assert sim.messages("PVCError") == ["waits for PersistentVolumeClaim data"]
+    assert sim.messages("PVCError") == ["PersistentVolumeClaim data does not exist"]
     assert sim.phases == ["Pending"]
     assert sim.add_claim("data").counts == {"pending": 2}
     assert sim.reason == ("", "")

@@ -31,7 +31,7 @@ def test_nothing_else_is_shown() -> None:
 PROMISED = """
     load load_all job task run start submit get runs connect
     Client Run OwnedRun AsyncClient AsyncRun AsyncOwnedRun
-    Job TaskSpec Policy Result Verdict Status PodStatus Attempt LogLine Event Why Shortage Finding Phase
+    Job TaskSpec Policy Result Verdict Status PodStatus Attempt LogLine Event Why Shortage Finding Phase Outcome
     PumiceError InvalidJob InvalidOption DoesNotFit WrongState Unsupported Denied RunFailed StoreError
     NoSuchRun NoSuchPod WaitTimeout ConnectionFailed VersionMismatch
 """

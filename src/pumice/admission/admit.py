@@ -62,6 +62,17 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     return _admit(decoded, found, context)
 
 
+def restore(document: Mapping[str, Any], context: Context) -> Admitted:
+    """Return a Job that was admitted before, with its defaults and plugins: no rule is checked again.
+
+    Its findings are those about plugins, which may not be the same here.
+    """
+    written = msgspec.convert({name: value for name, value in document.items() if name != "status"}, Job)
+    job = with_defaults(written, context.registry)
+    resolved = context.registry.resolve(job.spec.plugins)
+    return Admitted(written, job, resolved.plugins, resolved.findings)
+
+
 def admit_stored(job: Job, context: Context) -> Admitted:
     """Admit a Job that is decoded already: only the rules apply, not those of the document.
 

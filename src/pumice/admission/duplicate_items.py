@@ -26,7 +26,15 @@ def check_duplicate_items(job: Job) -> Iterator[Finding]:
         for container in spec.containers():
             for field, keys in _OF_CONTAINERS.items():
                 yield from _check_list(container, field, keys)
-            yield from _check_claims(container.part("resources"))
+            # Report two requests of one claim; the rules of pods report a claim or request that is used twice.
+            resources = container.part("resources")
+            first: dict[str, View] = {}
+            for claim in resources.children("claims"):
+                name = claim.text("name")
+                parts = [each.text("request") for each in (claim, first.get(name, claim))]
+                if all(parts) and parts[0] != parts[1]:
+                    yield _duplicate(claim.at, first[name].at, name)
+                first.setdefault(name, claim)
             for rule in container.children("restartPolicyRules"):
                 yield from _check_codes(rule.part("exitCodes"))
 
@@ -42,17 +50,6 @@ def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Findi
         if identity in first:
             yield _duplicate(item.at, first[identity], identity)
         first.setdefault(identity, item.at)
-
-
-def _check_claims(resources: View) -> Iterator[Finding]:
-    """Report two requests of one claim; the rules of pods report a claim or request that is used twice."""
-    first: dict[str, View] = {}
-    for claim in resources.children("claims"):
-        name = claim.text("name")
-        parts = [each.text("request") for each in (claim, first.get(name, claim))]
-        if all(parts) and parts[0] != parts[1]:
-            yield _duplicate(claim.at, first[name].at, name)
-        first.setdefault(name, claim)
 
 
 def _check_codes(codes: View) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ A finding never shows a value of a Secret, not even one of the wrong type.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pumice.admission.plugins import MAX_OBJECT_BYTES
 from pumice.admission.podtemplate import check_claim_spec

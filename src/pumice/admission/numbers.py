@@ -18,7 +18,12 @@ def check_least(job: Job) -> Iterator[Finding]:
     yield from _least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
     yield from _least(SPEC / "minSuccess", spec.min_success, 1)
     yield from _least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
-    yield from _check_estimate(spec.running_estimate)
+    # Check the duration: nothing uses it, but the API server refuses other values.
+    if spec.running_estimate:
+        try:
+            Duration.parse(spec.running_estimate)
+        except DurationError as error:
+            yield Finding(SPEC / "runningEstimate", error.message, spec.running_estimate, error.hint)
     for position, task in enumerate(spec.tasks):
         at = SPEC / "tasks" / position
         yield from _least(at / "replicas", task.replicas, 0)
@@ -74,15 +79,6 @@ def _follows_from_partitions(task: TaskSpec) -> bool:
     if policy is None or policy.min_partitions <= 0:
         return False
     return task.min_available == policy.min_partitions * policy.partition_size
-
-
-def _check_estimate(estimate: str) -> Iterator[Finding]:
-    """Check the duration: nothing uses it, but the API server refuses other values."""
-    if estimate:
-        try:
-            Duration.parse(estimate)
-        except DurationError as error:
-            yield Finding(SPEC / "runningEstimate", error.message, estimate, error.hint)
 
 
 def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:

@@ -23,50 +23,25 @@ def check_overridden(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[
         empty = plugin.shape_pod(_emptied(pod), slot)
         shaped = dict(containers_with_paths(empty.spec, at))
         for here, container in containers_with_paths(pod.spec, at):
-            yield from _kept_env(container, shaped[here], plugin, here)
-            yield from _kept_mounts(container, shaped[here], plugin, here)
-        yield from _kept_init_containers(pod, empty, plugin, at)
-        yield from _kept_volumes(pod, empty, plugin, at)
+            added = shaped[here]
+            words = f"the {plugin.name} plugin leaves it alone"
+            yield from _kept(container.get("env"), added.get("env"), here / "env", "name", words)
+            words = f"the {plugin.name} plugin does not mount its files there"
+            mounts, own_mounts = added.get("volumeMounts"), container.get("volumeMounts")
+            yield from _kept(own_mounts, mounts, here / "volumeMounts", "mountPath", words)
+        words, inits = f"the {plugin.name} plugin adds none of that name", pod.init_containers
+        yield from _kept(inits, empty.init_containers[len(inits) :], at / "initContainers", "name", words)
+        yield from _kept(pod.spec.get("volumes"), empty.spec.get("volumes"), at / "volumes", "name", words)
 
 
-def _kept_env(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
-    own = container.get("env") or []
-    names = {variable["name"] for variable in added.get("env") or []} if own else set()
-    for position, variable in enumerate(own):
-        if variable["name"] in names:
-            yield warning(
-                at / "env" / position / "name", f"{variable['name']} is yours; the {plugin.name} plugin leaves it alone"
-            )
-
-
-def _kept_mounts(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
-    paths = {mount["mountPath"] for mount in added.get("volumeMounts") or []}
-    for position, mount in enumerate(container.get("volumeMounts") or []):
-        if mount["mountPath"] in paths:
-            yield warning(
-                at / "volumeMounts" / position / "mountPath",
-                f"{mount['mountPath']} is yours; the {plugin.name} plugin does not mount its files there",
-            )
-
-
-def _kept_init_containers(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Iterator[Finding]:
-    own = [container["name"] for container in pod.init_containers]
-    for container in empty.init_containers[len(own) :]:
-        if container["name"] in own:
-            yield warning(
-                at / "initContainers" / own.index(container["name"]) / "name",
-                f"{container['name']} is yours; the {plugin.name} plugin adds none of that name",
-            )
-
-
-def _kept_volumes(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Iterator[Finding]:
-    added = {volume["name"] for volume in empty.spec.get("volumes") or []}
-    for position, volume in enumerate(pod.spec.get("volumes") or []):
-        if volume["name"] in added:
-            yield warning(
-                at / "volumes" / position / "name",
-                f"{volume['name']} is yours; the {plugin.name} plugin adds none of that name",
-            )
+def _kept(
+    own: Sequence[Manifest] | None, added: Sequence[Manifest] | None, at: Path, key: str, words: str
+) -> Iterator[Finding]:
+    """Yield a warning for each entry of the user that has the key of an added one."""
+    names = {entry[key] for entry in added or ()} if own else set()
+    for position, entry in enumerate(own or ()):
+        if entry[key] in names:
+            yield warning(at / position / key, f"{entry[key]} is yours; {words}")
 
 
 def _emptied(pod: Pod) -> Pod:

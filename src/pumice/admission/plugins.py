@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from pumice.admission.overridden_by_user import check_overridden
 from pumice.admission.podtemplate import check_pod_spec
@@ -62,17 +63,13 @@ def check_made_pods(job: Job, plugins: Sequence[Base], kubernetes: Schema) -> It
                 made = shaped_pod(slot, plugins)
                 fields = [container.get(field) for container in made.containers for field in ("env", "volumeMounts")]
                 additions += sum(len(entries or []) for entries in fields)
-                yield from _check_made(slot, made.spec, at, kubernetes)
+                # The rules expect a spec of the right shape, which a third-party plugin may not return.
+                broken = list(misfits(made.spec, "PodSpec", kubernetes, at)) or _broken_rules(slot, made.spec, at)
+                for finding in broken:
+                    yield replace(finding, message=f"as the plugins make it: {finding.message}")
         except PluginError as error:
             yield error.finding()
             return
-
-
-def _check_made(slot: Slot, made: Manifest, at: Path, kubernetes: Schema) -> Iterator[Finding]:
-    # The rules expect a spec of the right shape, which a third-party plugin may not return.
-    broken = list(misfits(made, "PodSpec", kubernetes, at)) or _broken_rules(slot, made, at)
-    for finding in broken:
-        yield replace(finding, message=f"as the plugins make it: {finding.message}")
 
 
 def _broken_rules(slot: Slot, made: Manifest, at: Path) -> list[Finding]:

@@ -23,32 +23,29 @@ def check_policies(job: Job) -> Iterator[Finding]:
 def _check_list(policies: Sequence[LifecyclePolicy], at: Path, tasks: Sequence[TaskSpec]) -> Iterator[Finding]:
     for position, policy in enumerate(policies):
         here = at / position
-        yield from _check_trigger(policy, here)
-        yield from _check_events(policy, here)
+        events, codes = policy.all_events, policy.all_exit_codes
+        if events and codes:
+            yield Finding(here, "must have either an event or an exit code, not both", hint="make it two policies")
+        if not events and not codes:
+            yield Finding(
+                here, "must have an event or an exit code, or it would never act", hint="add event: PodFailed"
+            )
+        for where, event in _events(policy, here):
+            if event not in POLICY_EVENTS:
+                inner = "is internal to the controller; " if event in set(Event) else ""
+                yield Finding(
+                    where,
+                    f"{inner}must be one of {', '.join(POLICY_EVENTS)}",
+                    event,
+                    did_you_mean(event, POLICY_EVENTS),
+                )
+        if policy.all_events == (Event.POD_PENDING,) and not policy.timeout:
+            yield warning(here, "never acts: PodPending needs a timeout", hint="add timeout: 5m")
         yield from _check_action(policy, here, tasks)
         yield from _check_timeout(policy, here)
     yield from _check_events_together(policies, at)
     yield from _check_exit_codes(policies, at)
     yield from _check_order(policies, at)
-
-
-def _check_trigger(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
-    events, codes = policy.all_events, policy.all_exit_codes
-    if events and codes:
-        yield Finding(at, "must have either an event or an exit code, not both", hint="make it two policies")
-    if not events and not codes:
-        yield Finding(at, "must have an event or an exit code, or it would never act", hint="add event: PodFailed")
-
-
-def _check_events(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
-    for where, event in _events(policy, at):
-        if event not in POLICY_EVENTS:
-            inner = "is internal to the controller; " if event in set(Event) else ""
-            yield Finding(
-                where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, did_you_mean(event, POLICY_EVENTS)
-            )
-    if policy.all_events == (Event.POD_PENDING,) and not policy.timeout:
-        yield warning(at, "never acts: PodPending needs a timeout", hint="add timeout: 5m")
 
 
 def _check_action(policy: LifecyclePolicy, at: Path, tasks: Sequence[TaskSpec]) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import msgspec
 from pumice.admission.numbers import check_least, check_relations
 from pumice.admission.topology import check_topology
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.job import Job, JobSpec, VolumeSpec
+from pumice.model.job import Job, JobSpec, VolumeSpec, scaled
 from pumice.model.quantity import Quantity
 
 MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
@@ -20,22 +19,6 @@ LONGEST_COMMAND: Final = 800
 # Fields that are quantities, and fields that map resource names to quantities, each below the field that has it.
 _QUANTITIES: Final = {("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")}
 _RESOURCE_LISTS: Final = {("resources", "limits"), ("resources", "requests"), ("spec", "overhead")}
-
-
-def scaled(spec: JobSpec, replicas: Mapping[str, int]) -> JobSpec:
-    """Return a spec with other replicas of some tasks, and minAvailable lowered where it would exceed them."""
-    tasks = [
-        msgspec.structs.replace(
-            task,
-            replicas=replicas[task.name],
-            min_available=None if task.min_available is None else min(task.min_available, replicas[task.name]),
-        )
-        if task.name in replicas
-        else task
-        for task in spec.tasks
-    ]
-    total = sum(task.replicas for task in tasks)
-    return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))
 
 
 def check_update(old: Job, new: Job) -> Iterator[Finding]:
@@ -85,7 +68,7 @@ def _check_numbers(old: Job, new: Job) -> Iterator[Finding]:
     command = scale_down_command(old, new) if fewer else ""
     for finding in check_relations(new):
         if command and finding.path[-1] == "minAvailable":
-            yield dataclasses.replace(finding, hint=f"lower both in one patch: {command}")
+            yield msgspec.structs.replace(finding, hint=f"lower both in one patch: {command}")
             command = ""
         else:
             yield finding

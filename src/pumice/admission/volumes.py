@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pumice.admission.podtemplate import check_claim_spec
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.job import Job, VolumeSpec
+from pumice.model.job import Job
 from pumice.model.shape import Schema
 from pumice.model.syntax import dns_subdomain_error
 
@@ -17,7 +17,12 @@ def check_volumes(job: Job, kubernetes: Schema) -> Iterator[Finding]:
         at = SPEC / "volumes" / position
         yield from _check_path(volume.mount_path, at / "mountPath", paths)
         paths.setdefault(volume.mount_path, position)
-        yield from _check_source(volume, at)
+        if not volume.volume_claim_name and volume.volume_claim is None:
+            yield Finding(at, "must have volumeClaimName (an existing claim) or volumeClaim (the spec of a new one)")
+        if volume.volume_claim_name and volume.volume_claim is not None:
+            yield Finding(at, "must have either volumeClaimName or volumeClaim, not both")
+        if volume.volume_claim_name and (error := dns_subdomain_error(volume.volume_claim_name)):
+            yield Finding(at / "volumeClaimName", error, volume.volume_claim_name)
         if volume.volume_claim is not None:
             yield from check_claim_spec(volume.volume_claim, at / "volumeClaim", kubernetes)
 
@@ -29,12 +34,3 @@ def _check_path(path: str, at: Path, taken: dict[str, int]) -> Iterator[Finding]
         yield Finding(at, "must not contain ':'", path)
     elif path in taken:
         yield Finding(at, f"must differ from that of spec.volumes[{taken[path]}]", path)
-
-
-def _check_source(volume: VolumeSpec, at: Path) -> Iterator[Finding]:
-    if not volume.volume_claim_name and volume.volume_claim is None:
-        yield Finding(at, "must have volumeClaimName (an existing claim) or volumeClaim (the spec of a new one)")
-    if volume.volume_claim_name and volume.volume_claim is not None:
-        yield Finding(at, "must have either volumeClaimName or volumeClaim, not both")
-    if volume.volume_claim_name and (error := dns_subdomain_error(volume.volume_claim_name)):
-        yield Finding(at / "volumeClaimName", error, volume.volume_claim_name)

@@ -11,7 +11,7 @@ EXAMPLES: Final = {
     ),
     "validate": (
         "pumice validate job.yaml",
-        "pumice validate --volcano --json job.yaml other.yaml",
+        "pumice validate job.yaml --on prod -n team-a",
     ),
     "render": (
         "pumice render job.yaml",
@@ -26,7 +26,7 @@ EXAMPLES: Final = {
         "pumice plugins pytorch",
     ),
     "run": (
-        "pumice run job.yaml",
+        "pumice run train.py --workers 2 -- --lr 0.1",
         "pumice run job.yaml --fit --env EPOCHS=1 --mount ./src:/workspace:ro",
     ),
     "image": (
@@ -49,6 +49,8 @@ EXAMPLES: Final = {
         "pumice controller --kubeconfig ~/.kube/config --gang native",
         "pumice controller --namespace team-a --namespace team-b",
     ),
+    "contexts": ("pumice contexts", "pumice contexts -o json"),
+    "nodes": ("pumice nodes", "pumice nodes --on prod"),
     "schema": (
         "pumice schema > job.schema.json",
         "pumice schema | jq .properties.spec",
@@ -57,7 +59,7 @@ EXAMPLES: Final = {
         "source <(pumice completion bash)",
         "pumice completion fish > ~/.config/fish/completions/pumice.fish",
     ),
-    "submit": ("pumice submit job.yaml", "pumice submit job.yaml --note 'lower learning rate'"),
+    "submit": ("pumice submit job.yaml -- --lr 0.1", "pumice submit job.yaml --note 'lower learning rate'"),
     "ps": ("pumice ps", "pumice ps -a -o wide"),
     "get": ("pumice get ddp:3", "pumice get ddp:3 -o json"),
     "logs": ("pumice logs", "pumice logs ddp:3/worker-1 -f --tail 20"),
@@ -73,11 +75,13 @@ EXAMPLES: Final = {
     "restart": ("pumice restart ddp:3", "pumice restart @last"),
     "scale": ("pumice scale ddp:3 worker=4", "pumice scale @last worker=2 ps=1"),
     "exec": ("pumice exec worker-0 -- bash", "pumice exec ddp:3/worker-1 -- sh -c 'ls /data'"),
+    "forward": ("pumice forward tb-0 6006", "pumice forward ddp:3/worker-1 8123:8080"),
     "cp": ("pumice cp worker-0:/data/model.pt .", "pumice cp ./config ddp:3/worker-1:/etc/app"),
     "rm": ("pumice rm ddp:3", "pumice rm ddp:3 --force"),
     "clean": ("pumice clean --dry-run", "pumice clean --older-than 7d -y"),
     "service": ("pumice service status", "pumice service install"),
     "export": ("pumice export ddp:3", "pumice export ddp:3 -o - --no-logs"),
+    "open": ("pumice open ddp-3.tar.gz", "pumice open - < ddp-3.tar.gz"),
     "ui": ("pumice ui", "pumice ui --port 8080 --no-open"),
     "replay": ("pumice replay", "pumice replay ddp:3"),
 }

@@ -13,12 +13,18 @@ from pumice.model.snapshot import GANG_PROVIDERS, VOLCANO
 from pumice.runtime.offline_context import offline_context
 
 
-def load_valid(file: str) -> JobFile | None:
-    """Load a file and print its findings to standard error; None if one of them is an error or there is no Job."""
+def load_reported(file: str) -> JobFile:
+    """Load a file and print its findings to standard error."""
     loaded = load(file, offline_context())
     write_reports(loaded.reports, sys.stderr, style_for(sys.stderr))
     if loaded.reports:
         print(counted(loaded.reports), file=sys.stderr)
+    return loaded
+
+
+def load_valid(file: str) -> JobFile | None:
+    """Load a file and print its findings; None if one of them is an error or there is no Job."""
+    loaded = load_reported(file)
     if not loaded.is_good:
         return None
     if not loaded.jobs:

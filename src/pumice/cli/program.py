@@ -23,25 +23,17 @@ def main() -> NoReturn:
     sys.unraisablehook = _unraisable
     from pumice.cli.main import main as run
 
-    _use_terminals()
-    code = run()
-    import atexit
-
-    # Python would do the same, and then free each object, which takes a tenth of the time of a command.
-    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _use_terminals() -> None:
-    """Escape what terminals would obey in all that this program prints, tracebacks too, but not in pipes and files."""
+    # Escape what terminals would obey in all that this program prints, tracebacks too, but not in pipes and files.
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream.isatty():
             from pumice.client.view.terminal import Terminal
 
             setattr(sys, name, Terminal.in_place_of(stream))
+    code = run()
+    from pumice.runtime.process_life import leave
+
+    leave(code)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""AsyncRun: the handle of a run. It carries identity only; what can change is a method that returns a snapshot."""
+"""AsyncRun: the handle of a run. `Run` is the synchronous version."""
 
 from __future__ import annotations
 
@@ -14,18 +14,32 @@ from signal import valid_signals
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pumice.client import run_history
+from pumice.client import history_values
+from pumice.client.backend import (
+    Backend,
+    DetachRun,
+    Exec,
+    KillPod,
+    RemoveRun,
+    RestartRun,
+    ResumeRun,
+    RunRef,
+    ScaleRun,
+    StopRun,
+    SuspendRun,
+    complete,
+)
+from pumice.client.backends import open_backend
 from pumice.client.builders import words
 from pumice.client.errors import RunFailed
 from pumice.client.lease import Lease
-from pumice.client.local_client import LocalClient
-from pumice.client.pods.copying import copy_from, copy_to
-from pumice.client.python_words import in_python_words
+from pumice.client.log_lines import log_lines
+from pumice.client.loop_thread import Batches, private_loop
+from pumice.client.pod_access import LocalPort, PodPath, PodPort
 from pumice.client.requests import documents_of
-from pumice.client.run_history import EventReader
-from pumice.client.run_logs import RunLogs, check_selection, is_live, log_lines
-from pumice.client.run_options.keywords import Pathlike, seconds_of
-from pumice.client.usage import Sample, usage
+from pumice.client.run_options import kinds
+from pumice.client.run_options.kinds import read_time
+from pumice.client.run_options.table import Pathlike
 from pumice.client.values import (
     FINISHED,
     Attempt,
@@ -38,31 +52,33 @@ from pumice.client.values import (
     result_of,
 )
 from pumice.client.view.notebook import displayed, run_html
-from pumice.engines.local.logs.log_reader import LogSelection
-from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.why import Why
+from pumice.client.view.run_lists import Pods
+from pumice.client.waiting import wait
+from pumice.diagnosis.why import Why
 from pumice.model.problem import Position
+from pumice.store.code.bundles import write_code
+from pumice.store.logs.log_reader import LogSelection
+from pumice.store.run_errors import InvalidOption
+from pumice.store.sample_file import Sample
 
 WATCH_SECONDS: Final = 0.5
 
 
-@in_python_words
 class AsyncRun:
     """A run. `Client.submit`, `get` and `runs` return it."""
 
-    def __init__(self, client: LocalClient, stored: StoredRun) -> None:
-        self._client = client
-        self._stored = stored
+    def __init__(self, backend: Backend, run: RunRef) -> None:
+        self._backend = backend
+        self._run = run
 
     @property
     def ref(self) -> str:
         """NAME:N."""
-        return self._stored.ref
+        return str(self._run)
 
     @property
     def uid(self) -> str:
-        return self._stored.record.uid
+        return self._run.uid
 
     def __str__(self) -> str:
         return self.ref
@@ -78,10 +94,13 @@ class AsyncRun:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same identity; an owned run stays with its owner."""
-        return restored, (self._client.environ.get("XDG_STATE_HOME"), self._client.namespace, self._stored.directory)
+        return restored, (self._backend.address, self._run)
 
     def _repr_html_(self) -> str:
-        return run_html(self._client, self._stored)
+        return private_loop().call(self._html())
+
+    async def _html(self) -> str:
+        return await run_html(self._backend, self._run)
 
     async def watch(self) -> None:
         """Show the run in a notebook, updated in place, until it ends. An interrupt ends the display, not the run.
@@ -92,14 +111,14 @@ class AsyncRun:
         while True:
             # Asked first: what is shown last is the end.
             is_over = (await self.status()).is_over
-            show(self._repr_html_())
+            show(await self._html())
             if is_over:
                 return
             await asyncio.sleep(WATCH_SECONDS)
 
     async def status(self) -> Status:
         """Return the run at this moment. Raises NoSuchRun if it was removed."""
-        return self._client.summary(self._existing())
+        return await self._backend.status(self._run)
 
     async def wait(self, goal: str = FINISHED, *, timeout: float | str | None = None, check: bool = False) -> Result:  # noqa: ASYNC109
         """Wait until the run has ended or has reached the goal: `finished`, `running` or a phase.
@@ -110,8 +129,8 @@ class AsyncRun:
         if not isinstance(goal, str):
             raise InvalidOption(f"{goal!r}: must be a text", f"a time is timeout={goal!r}", Position("goal"))
         check_goal(goal, "goal")
-        limit = None if timeout is None else seconds_of("timeout", timeout)
-        (found,) = await self._client.wait_async([self._existing()], goal, timeout=limit)
+        limit = None if timeout is None else read_time("timeout", timeout)
+        (found,) = await wait(self._backend, [self._run], goal, timeout=limit)
         result = result_of(found)
         if check and found.is_over and not result.ok:
             raise RunFailed(result)
@@ -135,34 +154,6 @@ class AsyncRun:
         Waits for pods that do not exist yet, and continues after restarts. Raises NoSuchRun, NoSuchPod and
         InvalidOption at once. `since` is the time before now, in seconds or as `10m`.
         """
-        return _flat(
-            self.log_batches(
-                pod=pod,
-                task=task,
-                container=container,
-                attempt=attempt,
-                previous=previous,
-                since=since,
-                tail=tail,
-                grep=grep,
-                follow=follow,
-            )
-        )
-
-    def log_batches(  # noqa: PLR0913 - those of `logs`
-        self,
-        *,
-        pod: str | Sequence[str],
-        task: str | Sequence[str],
-        container: str,
-        attempt: int,
-        previous: bool,
-        since: float | str | dt.timedelta | None,
-        tail: int | None,
-        grep: str,
-        follow: bool,
-    ) -> AsyncIterator[list[LogLine]]:
-        """Yield the lines of `logs`, many at a time."""
         numbers: dict[str, object] = {"attempt": attempt, "tail": 0 if tail is None else tail}
         for name, number in numbers.items():
             if not isinstance(number, int) or number < 0:
@@ -177,52 +168,41 @@ class AsyncRun:
             tail=tail,
             grep=_pattern(grep),
         )
-        check_selection(self._existing(), selection, follow=follow)
-        return self._batches(RunLogs(self._stored, selection), follow=follow)
-
-    async def _batches(self, logs: RunLogs, *, follow: bool) -> AsyncIterator[list[LogLine]]:
-        if not follow:
-            for batches in logs.read():
-                yield log_lines(batches)
-            return
-        await self._client.revive_async([self._stored])
-        async for batches in logs.follow():
-            yield log_lines(batches)
+        batches = self._backend.logs(self._run, selection, follow=follow)
+        return Batches(log_lines(each) async for each in batches)
 
     def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
         """Yield past and new events until the run ends; without `follow`, only past ones."""
-        stored = self._existing()
-        return EventReader(stored).follow(lambda: follow and is_live(stored))
+        return history_values.events(self._backend, self._run, follow=follow)
 
     async def why(self, pod: str = "") -> Why:
         """Return why the run, or one of its pods, waits, or why it failed. Raises NoSuchPod."""
-        return await asyncio.to_thread(self._client.why, self._existing(), pod)
+        return await self._backend.why(self._run, pod)
 
     async def pods(self) -> list[PodStatus]:
         """Return the newest pod of each name."""
-        return run_history.pods(self._existing())
+        return Pods(history_values.pods(await self._backend.history(self._run)))
 
     async def history(self) -> list[Attempt]:
-        """Return the attempts, the first one first."""
-        return run_history.attempts(self._existing())
+        """Return the attempts, oldest first."""
+        return history_values.attempts(await self._backend.history(self._run))
 
     async def top(self) -> list[Sample]:
         """Return what each pod uses of CPUs, memory and GPUs; the last record if the run has ended."""
-        stored = self._existing()
-        return (await usage(self._client, [stored]))[stored.ref]
+        return (await self._backend.usage(self._run)).samples
 
     async def stop(self, *, force: bool = False, grace: float | str | None = None) -> Result:
         """Stop the run gracefully, or at once; return when it has ended.
 
         `grace`, in seconds or as `30s`, replaces the grace periods of the pods.
         """
-        seconds = None if grace is None else seconds_of("grace", grace)
-        await self._client.stop_async(self._existing(), force=force, grace=seconds)
+        seconds = None if grace is None else read_time("grace", grace)
+        await self._backend.change(self._run, StopRun(force, seconds))
         return await self.wait()
 
     async def suspend(self) -> Result:
         """End the pods; return when they have ended. `resume` continues with the pods that have not succeeded."""
-        await self._client.suspend_async(self._existing())
+        await self._backend.change(self._run, SuspendRun())
         return await self.wait()
 
     async def resume(self, *, env: Mapping[str, str] | None = None, with_: Sequence[Pathlike] = ()) -> None:
@@ -230,14 +210,13 @@ class AsyncRun:
 
         `env` and the Secrets in the files `with_` supply again the values that are not stored.
         """
-        stored = self._existing()
-        namespace = stored.record.namespace
-        secrets = [each for file in with_ for each in documents_of(os.fspath(file), namespace)]
-        await self._client.resume_async(stored, env or {}, [each for each in secrets if each.get("kind") == "Secret"])
+        documents = [each for file in with_ for each in documents_of(os.fspath(file), self._run.namespace)]
+        secrets = [each for each in documents if each.get("kind") == "Secret"]
+        await self._backend.change(self._run, ResumeRun(env or {}, secrets))
 
     async def restart(self) -> None:
         """Restart all pods; it does not count as a retry. Raises WrongState if the run is not running."""
-        await self._client.call_async(self._existing(), "restart")
+        await self._backend.change(self._run, RestartRun())
 
     async def scale(self, replicas: Mapping[str, int]) -> None:
         """Change the number of pods of tasks. Raises WrongState if the run is not running, and InvalidOption."""
@@ -246,13 +225,13 @@ class AsyncRun:
             if not isinstance(number, int) or number < 0:
                 message = f"{task}: {number!r}: must be a number of pods, 0 or more"
                 raise InvalidOption(message, "", Position("scale"))
-        await self._client.scale_async(self._existing(), replicas)
+        await self._backend.change(self._run, ScaleRun(replicas))
 
     async def kill(self, pod: str, signal: int = signal.SIGKILL) -> bool:
         """Send a signal to the containers of a pod (`worker-0`). False if none of them runs. Raises NoSuchPod."""
         if signal not in valid_signals():
             raise InvalidOption(f"{signal!r}: must be a signal, such as signal.SIGTERM", "", Position("signal"))
-        return bool(await self._client.call_async(self._existing(), "kill", pod=pod, signal=int(signal)))
+        return bool(await self._backend.change(self._run, KillPod(pod, int(signal))))
 
     async def exec(
         self,
@@ -267,11 +246,17 @@ class AsyncRun:
         Raises NoSuchPod, and WrongState if the container is not running.
         """
         argv = words("command", command)
-        limit = None if timeout is None else seconds_of("timeout", timeout)
-        fields = {"pod": pod, "argv": argv, "container": container, "timeout": limit}
-        answer = await self._client.call_async(self._existing(), "exec", **fields)
-        output = str(answer["output"]).encode("utf-8", "surrogateescape")
-        return subprocess.CompletedProcess(argv, int(answer["code"]), output)
+        limit = None if timeout is None else read_time("timeout", timeout)
+        return await self._backend.exec(self._run, Exec(pod, argv, container, timeout=limit))
+
+    async def forward(self, pod: str, port: int, *, local: int = 0) -> AsyncForwardedPort:
+        """Make a port of a pod available on 127.0.0.1, by default on any free port, until the end of the block.
+
+        A new connection goes to the pod that has the name then, also after a restart. Raises NoSuchPod, WrongState if
+        the run is not running, and InvalidOption if the local port is taken.
+        """
+        ports = kinds.port(port, "port"), kinds.port(local, "local") if local else 0
+        return AsyncForwardedPort(await self._backend.forward(self._run, PodPort(pod, *ports)))
 
     async def copy_from(self, pod: str, path: str, local: Pathlike, *, container: str = "") -> list[str]:
         """Copy a file or a directory of a pod to a local path, or into it if it is a directory, as `pumice cp` does.
@@ -279,7 +264,7 @@ class AsyncRun:
         Return what was left out, with the reason. Raises NoSuchPod, WrongState if the pod is not running and its
         files are not kept, and InvalidOption, as for a link on the way to the local path that a pod may have made.
         """
-        found = await asyncio.to_thread(copy_from, self._existing(), pod, path, Path(local), container)
+        found = await self._backend.copy_from(self._run, PodPath(pod, path, container), Path(local))
         return [f"{each.path}: {each.why}" for each in found]
 
     async def copy_to(self, local: Pathlike, pod: str, path: str, *, container: str = "") -> list[str]:
@@ -288,34 +273,40 @@ class AsyncRun:
         Return what was left out, with the reason. Raises NoSuchPod, WrongState if the pod is not running, and
         InvalidOption, as for a link on the way to the local path that a pod may have made.
         """
-        found = await asyncio.to_thread(copy_to, self._existing(), Path(local), pod, path, container)
+        found = await self._backend.copy_to(self._run, Path(local), PodPath(pod, path, container))
         return [f"{each.path}: {each.why}" for each in found]
+
+    async def code(self, directory: Pathlike) -> list[str]:
+        """Write the code of the run, as it was submitted, into a new directory.
+
+        Return what was left out because it looks like a credential. Raises IncompleteCodeError, a RunError that names
+        what is missing, and InvalidOption if the directory exists.
+        """
+        return list(write_code(self.ref, await self._backend.code(self._run), Path(directory)))
 
     async def detach(self) -> None:
         """Let the run continue without the process that started it. Raises WrongState if it is not running."""
-        await self._client.call_async(self._existing(), "detach")
+        await self._backend.change(self._run, DetachRun())
 
-    async def remove(self, *, force: bool = False) -> None:
-        """Remove the record and the logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
-        await self._client.remove_async(self._existing(), force=force)
+    async def remove(self, *, force: bool = False, delete_claims: bool = False) -> None:
+        """Remove the record and the logs; on a cluster, delete the Job with its pods.
 
-    def _existing(self) -> StoredRun:
-        if not self._stored.exists:
-            raise NoSuchRun(f"{self.ref}: no such run", "it was removed")
-        return self._stored
+        Raises WrongState if the run has not ended, unless `force` stops it first; InvalidOption if a Job on a cluster
+        owns claims, unless `delete_claims` lets their data go with it.
+        """
+        await self._backend.change(self._run, RemoveRun(force, delete_claims))
 
     def _nanoseconds(self, since: float | str | dt.timedelta | None) -> int:
         if since is None:
             return 0
-        return int((self._client.now().timestamp() - seconds_of("since", since)) * 1e9)
+        return int((self._backend.now().timestamp() - read_time("since", since)) * 1e9)
 
 
-@in_python_words
 class AsyncOwnedRun(AsyncRun):
     """A run that stops with its block, or with this process. `Client.start` returns it."""
 
-    def __init__(self, client: LocalClient, stored: StoredRun, lease: Lease) -> None:
-        super().__init__(client, stored)
+    def __init__(self, backend: Backend, run: RunRef, lease: Lease) -> None:
+        super().__init__(backend, run)
         self._lease = lease
 
     async def __aenter__(self) -> Self:
@@ -333,14 +324,42 @@ class AsyncOwnedRun(AsyncRun):
         await self._lease.detach()
 
 
-def restored(state: str | None, namespace: str, directory: Path) -> AsyncRun:
+class AsyncForwardedPort:
+    """A port of this machine that leads to a port of a pod. `Run.forward` returns it."""
+
+    def __init__(self, opened: LocalPort) -> None:
+        self._opened = opened
+
+    @property
+    def port(self) -> int:
+        """The port of 127.0.0.1."""
+        return self._opened.port
+
+    @property
+    def address(self) -> str:
+        """127.0.0.1:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the port."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the port, and end its connections."""
+        await self._opened.close()
+
+
+def restored(address: tuple[Any, ...], run: RunRef) -> AsyncRun:
     """Return the handle of a run that was pickled. Raises NoSuchRun if the run was removed."""
-    environ = os.environ if state is None else {**os.environ, "XDG_STATE_HOME": state}
-    client = LocalClient(environ, namespace)
-    stored = client.store.load(directory)
-    if stored is None:
-        raise NoSuchRun(f"{directory}: no such run", "it was removed")
-    return AsyncRun(client, stored)
+    backend = open_backend(*address)
+    if not backend.waits:
+        complete(backend.status(run))
+    return AsyncRun(backend, run)
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
@@ -348,9 +367,3 @@ def _pattern(text: str) -> re.Pattern[str] | None:
         return re.compile(text) if text else None
     except re.error as error:
         raise InvalidOption(f"{text}: {error}", "must be a regular expression", Position("grep")) from error
-
-
-async def _flat(batches: AsyncIterator[list[LogLine]]) -> AsyncIterator[LogLine]:
-    async for lines in batches:
-        for line in lines:
-            yield line

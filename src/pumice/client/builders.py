@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pumice.engines.local.run_errors import InvalidOption
 from pumice.model.job import (
     HOST_IMAGE,
     DependsOn,
@@ -28,15 +27,17 @@ from pumice.model.job import (
     VolumeSpec,
 )
 from pumice.model.problem import Position
+from pumice.model.resources import GPU
 from pumice.model.suggestions import did_you_mean
 from pumice.plugins.base import Base
+from pumice.store.run_errors import InvalidOption
 
 T = TypeVar("T")
 _CALL: Final = (
     "import importlib, json, operator, sys; "
     "operator.attrgetter(sys.argv[2])(importlib.import_module(sys.argv[1]))(**json.loads(sys.argv[3]))"
 )
-_GPU: Final = "nvidia.com/gpu"
+
 _LONGEST: Final = 100_000  # bytes; Linux refuses an argument of 128 KiB
 
 
@@ -83,7 +84,7 @@ def task(  # noqa: PLR0913 - keyword arguments, as fields of a pod
     container |= {"args": words("args", args)} if args else {}
     container |= {"env": [{"name": key, "value": value} for key, value in env.items()]} if env else {}
     container |= {"workingDir": working_dir} if working_dir else {}
-    amounts = {"cpu": cpu, "memory": memory, _GPU: gpu}
+    amounts = {"cpu": cpu, "memory": memory, GPU: gpu}
     limits = {resource: str(amount) for resource, amount in amounts.items() if amount is not None}
     container |= {"resources": {"limits": limits, "requests": dict(limits)}} if limits else {}
     needed = _dependencies(depends_on)
@@ -221,7 +222,9 @@ def _json(kwargs: Mapping[str, object]) -> str:
     where, hint = Position("kwargs"), "arguments travel as JSON: numbers, strings, lists and mappings"
     try:
         text = json.dumps(dict(kwargs), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidOption("a list or mapping is nested too deeply", hint, where) from error
+    except (TypeError, ValueError) as error:
         raise InvalidOption(str(error), hint, where) from error
     if wrong := [name for name in kwargs if not str(name).isidentifier()]:
         raise InvalidOption(f"{wrong[0]!r}: must be the name of a parameter", "", where)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
@@ -23,7 +22,6 @@ from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
-from pumice.reconcile.gangs import GangMembership, pod_groups
 from pumice.yaml.documents import Document, read
 
 NO_JOB: Final = "the file contains no Job"
@@ -42,8 +40,7 @@ class JobDocument(Struct, frozen=True):
     admitted: Admitted
 
 
-@dataclass(slots=True)
-class JobFile:
+class JobFile(Struct):
     """The documents of a file by kind, and everything that was found in them."""
 
     name: str
@@ -90,6 +87,8 @@ def render(
     show_secrets: bool = False,
 ) -> Iterator[Manifest]:
     """The objects that the controller creates for a Job, in a fixed order."""
+    from pumice.reconcile.gangs import GangMembership, pod_groups  # noqa: PLC0415 - `validate` needs none of it
+
     job = as_stored(admitted, namespace, uid)
     for owned in owned_objects(job, admitted.plugins):
         yield _readable(owned, show_secrets=show_secrets) if isinstance(owned, Once) else owned

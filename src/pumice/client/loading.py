@@ -14,11 +14,11 @@ from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
 from pumice.client.job_files import NO_JOB, JobFile
 from pumice.client.reports import Report
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.model.findings import Finding, InvalidJob
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.runtime.offline_context import offline_context
+from pumice.store.job_source import JobSource
 
 _ORIGIN: Final = "pumice.client.loading"
 

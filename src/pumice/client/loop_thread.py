@@ -18,6 +18,20 @@ from pumice.model.pumice_error import PumiceError
 T = TypeVar("T")
 
 
+class Batches(AsyncIterator[T]):
+    """Iterates over what comes in batches. A thread that reads it is woken once per batch."""
+
+    def __init__(self, source: AsyncIterator[list[T]]) -> None:
+        self.source = source
+        self._items = (item async for batch in source for item in batch)
+
+    async def __anext__(self) -> T:
+        return await anext(self._items)
+
+    async def aclose(self) -> None:
+        await self._items.aclose()
+
+
 class LoopThread:
     """Starts its thread when it is first used."""
 
@@ -63,6 +77,9 @@ class LoopThread:
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
         """Yield what an asynchronous iterator yields. An interrupt ends it."""
         __tracebackhide__ = True
+        if isinstance(source, Batches):
+            yield from (item for batch in self.iterate(source.source) for item in batch)
+            return
 
         async def following() -> T | _End:
             return await anext(source, _END)

@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pumice.client import job_files
 from pumice.client.loading import in_namespace, origin_of
-from pumice.client.run_options.keywords import Options, files_of, flags_of
+from pumice.client.run_options.arguments import with_arguments
 from pumice.client.run_options.reading import read_options
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.run_request import RunRequest
+from pumice.client.run_options.table import Options, read_values
 from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.runtime.offline_context import offline_context
+from pumice.store.run_errors import InvalidOption
+from pumice.store.run_request import RunRequest
 
 
-def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.environ, namespace: str = "") -> RunRequest:
+def run_request(
+    job: Job,
+    options: Options,
+    environ: Mapping[str, str] = os.environ,
+    namespace: str = "",
+    *,
+    on_cluster: bool = False,
+) -> RunRequest:
     """`namespace` is that of a Job without one. Raises InvalidJob and InvalidOption."""
     given: object = job
     if not isinstance(given, Job):
@@ -29,12 +38,13 @@ def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.envi
         raise InvalidOption(f"{job.namespace}: the client is of namespace {namespace}", hint, Position("namespace"))
     origin = in_namespace(job, namespace) if namespace and not job.namespace else origin_of(job)
     namespace = job.namespace or namespace or "default"
-    more = [document for file in files_of(options) for document in documents_of(file, namespace)]
-    flags = flags_of(options, origin.source.file or "-")
+    files = read_values({"with_": options.get("with_")}, Path(), environ).get("with_", ())
+    more = [document for file in files for document in documents_of(file, namespace)]
     # Pods without an image get the Python of this program, if it has what the job needs.
     own = {**environ, "VIRTUAL_ENV": sys.prefix}
-    run_options = read_options(flags, tuple(origin.admitted.job.spec.plugins), own)
-    return RunRequest(origin.admitted, run_options, [*origin.documents, *more], origin.source)
+    plugins = tuple(origin.admitted.job.spec.plugins)
+    run_options = read_options(options, origin.source.file or "-", plugins, own, on_cluster=on_cluster)
+    return with_arguments(RunRequest(origin.admitted, run_options, [*origin.documents, *more], origin.source))
 
 
 def documents_of(file: str, namespace: str) -> list[Manifest]:

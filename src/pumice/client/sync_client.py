@@ -1,34 +1,156 @@
-"""Client: the synchronous version of AsyncClient; and the functions of `pumice`, which use a default client."""
+"""Client, Run and OwnedRun: the synchronous versions of AsyncClient, AsyncRun and AsyncOwnedRun.
+
+Each method is made from the asynchronous one: `sync` keeps its parameters, its result and its documentation.
+`pumice.run` and the other functions use a default client.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from pumice.client.async_client import AsyncClient, terminal_view
+from pumice.client.async_run import WATCH_SECONDS, AsyncForwardedPort, AsyncOwnedRun, AsyncRun
+from pumice.client.backend import Backend
+from pumice.client.backends import open_backend
 from pumice.client.loop_thread import private_loop
-from pumice.client.python_words import python_words
-from pumice.client.run_options.keywords import Options, Pathlike
-from pumice.client.sync_run import OwnedRun, Run
+from pumice.client.run_options.table import Options, Pathlike
+from pumice.client.sync import sync, sync_iterator
 from pumice.client.values import Result
-from pumice.engines.local.outcome import INTERRUPTED, Stop
-from pumice.engines.local.run_errors import Unsupported
+from pumice.client.view.notebook import displayed
+from pumice.client.view.run_lists import RunList, statuses_of
+from pumice.diagnosis.outcome import StopReason
 from pumice.model.job import Job
+from pumice.store.run_end import INTERRUPTED, Stop
+from pumice.store.run_errors import RunLostError
+
+
+class ForwardedPort:
+    """A port of this machine that leads to a port of a pod. `Run.forward` returns it."""
+
+    def __init__(self, core: AsyncForwardedPort) -> None:
+        self._core = core
+
+    @property
+    def port(self) -> int:
+        """The port of 127.0.0.1."""
+        return self._core.port
+
+    @property
+    def address(self) -> str:
+        """127.0.0.1:PORT."""
+        return self._core.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    __exit__ = sync(AsyncForwardedPort.__aexit__)
+    close = sync(AsyncForwardedPort.close)
+
+
+class Run:
+    """A run. `Client.submit`, `get` and `runs` return it."""
+
+    def __init__(self, core: AsyncRun) -> None:
+        self._core = core
+
+    @property
+    def ref(self) -> str:
+        """NAME:N."""
+        return self._core.ref
+
+    @property
+    def uid(self) -> str:
+        return self._core.uid
+
+    def __str__(self) -> str:
+        return self.ref
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.ref}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and other.uid == self.uid
+
+    def __hash__(self) -> int:
+        return hash(self.uid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process has the same identity; an owned run stays with its owner."""
+        return Run, (self._core,)
+
+    def _repr_html_(self) -> str:
+        return self._core._repr_html_()
+
+    def watch(self) -> None:
+        """Show the run in a notebook, updated in place, until it ends. An interrupt ends the display, not the run.
+
+        Raises Unsupported outside of a notebook.
+        """
+        # In this thread: what another one displays does not appear in the cell.
+        show = displayed()
+        while True:
+            # Asked first: what is shown last is the end.
+            is_over = self.status().is_over
+            show(self._repr_html_())
+            if is_over:
+                return
+            time.sleep(WATCH_SECONDS)
+
+    status = sync(AsyncRun.status)
+    wait = sync(AsyncRun.wait)
+    logs = sync_iterator(AsyncRun.logs)
+    events = sync_iterator(AsyncRun.events)
+    why = sync(AsyncRun.why)
+    pods = sync(AsyncRun.pods)
+    history = sync(AsyncRun.history)
+    top = sync(AsyncRun.top)
+    stop = sync(AsyncRun.stop)
+    suspend = sync(AsyncRun.suspend)
+    resume = sync(AsyncRun.resume)
+    restart = sync(AsyncRun.restart)
+    scale = sync(AsyncRun.scale)
+    kill = sync(AsyncRun.kill)
+    exec = sync(AsyncRun.exec)
+    forward = sync(AsyncRun.forward, ForwardedPort)
+    copy_from = sync(AsyncRun.copy_from)
+    copy_to = sync(AsyncRun.copy_to)
+    code = sync(AsyncRun.code)
+    detach = sync(AsyncRun.detach)
+    remove = sync(AsyncRun.remove)
+
+
+class OwnedRun(Run):
+    """A run that stops with its block, or with this process. `Client.start` returns it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    __exit__ = sync(AsyncOwnedRun.__aexit__)
+    detach = sync(AsyncOwnedRun.detach)
 
 
 class Client:
-    """The runs of this user on this machine.
+    """The runs of this user on this machine, or the Jobs of the cluster that a context of the kubeconfig names.
 
-    `namespace` selects runs, by default all, and is that of Jobs without one. `state` is the directory of their
-    records, by default $XDG_STATE_HOME.
+    `namespace` selects runs, by default all on this machine, and is that of Jobs without one. `state` is the directory
+    of their records, by default $XDG_STATE_HOME. Raises InvalidOption for a context that does not exist.
     """
 
-    def __init__(self, *, namespace: str = "", state: Pathlike | None = None) -> None:
-        self._core = AsyncClient(namespace=namespace, state=state)
+    def __init__(
+        self,
+        *,
+        context: str = "",
+        namespace: str = "",
+        state: Pathlike | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        self._core = AsyncClient(context=context, namespace=namespace, state=state, backend=backend)
 
     def __enter__(self) -> Self:
         return self
@@ -36,13 +158,15 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Submitted runs continue."""
+        """Close connections. Submitted runs continue."""
+        private_loop().call(self._core.__aexit__(kind, error, traceback))
 
     def run(self, job: Job, **options: Unpack[Options]) -> Result:
-        """Run a job to its end, and print what `pumice run` prints. It ends with this process.
+        """Run a job to its end, and print what `pumice run` prints. On this machine it ends with this process.
 
         Raises RunFailed if it does not complete; InvalidJob, InvalidOption, DoesNotFit, Denied and Unsupported if it
-        cannot start. Ctrl-C stops it gracefully, twice kills it; then KeyboardInterrupt is raised.
+        cannot start. Ctrl-C stops it gracefully, twice kills it, or leaves it to its end on a cluster; then
+        KeyboardInterrupt is raised.
         """
         loop = private_loop()
         lease = loop.call(self._core.lease(job, options))
@@ -51,47 +175,28 @@ class Client:
         def stop(count: int) -> None:
             if count > 1 and not lease.has_begun:
                 raise KeyboardInterrupt
-            loop.soon(lambda: lease.stop(Stop(INTERRUPTED, "Interrupted")))
+            if count > 1 and lease.outlives_client:
+                loop.soon(lease.release)
+                return
+            loop.soon(lambda: lease.stop(Stop(INTERRUPTED, StopReason.INTERRUPTED), insist=True))
 
-        with python_words(), interrupts(stop) as interrupted:
-            # In this thread: a notebook shows what another thread prints elsewhere, or not at all.
-            for event in loop.iterate(lease.events()):
-                view(event)
+        with interrupts(stop) as interrupted:
+            try:
+                # In this thread: a notebook shows what another thread prints elsewhere, or not at all.
+                for event in loop.iterate(lease.events()):
+                    view(event)
+            except RunLostError:
+                if not lease.has_begun:
+                    raise
         if interrupted:
             raise KeyboardInterrupt
         return loop.call(self._core.result(lease))
 
-    def start(self, job: Job, **options: Unpack[Options]) -> OwnedRun:
-        """Start a run that this process owns: it stops with the block, or with this process.
-
-        Raises InvalidJob, InvalidOption, DoesNotFit, Denied and Unsupported.
-        """
-        return OwnedRun(private_loop().call(self._core.start(job, **options)))
-
-    def submit(self, job: Job, **options: Unpack[Options]) -> Run:
-        """Queue a run that outlives this process, and return its handle.
-
-        Raises InvalidJob, InvalidOption, DoesNotFit, Denied, Unsupported and ConnectionFailed.
-        """
-        return Run(private_loop().call(self._core.submit(job, **options)))
-
-    def get(self, run: str) -> Run:
-        """Return the run of a name: NAME (its newest run), NAME:N, @last, or 8 or more characters of a uid.
-
-        Raises NoSuchRun.
-        """
-        return Run(private_loop().call(self._core.get(run)))
-
-    def runs(self, *names: str, all: bool = False, active: bool = False) -> list[Run]:  # noqa: A002 - as `ps --all`
-        """Return the active runs and those that finished within 24 hours, newest first; by default of all names.
-
-        `all` returns every stored run, `active` those that have not finished. Raises NoSuchRun for an unknown name.
-        """
-        return [Run(each) for each in private_loop().call(self._core.runs(*names, all=all, active=active))]
-
-    def shut_down(self) -> None:
-        """Stop all runs of this client's state directory at once, and the service that queues them."""
-        private_loop().call(self._core.shut_down())
+    start = sync(AsyncClient.start, OwnedRun)
+    submit = sync(AsyncClient.submit, Run)
+    get = sync(AsyncClient.get, Run)
+    runs = sync(AsyncClient.runs, lambda runs: RunList(map(Run, runs), statuses_of(runs)))
+    shut_down = sync(AsyncClient.shut_down)
 
 
 @contextmanager
@@ -148,8 +253,7 @@ def runs(*names: str, all: bool = False, active: bool = False) -> list[Run]:  # 
 def connect(context: str = "", *, namespace: str = "") -> Client:
     """Return a client: of this machine, or of the cluster that a context of your kubeconfig names.
 
-    Raises Unsupported for a cluster, until Pumice has a client for it.
+    Raises InvalidOption for a context that does not exist. Nothing is contacted before the first call.
+    `AsyncClient(context=...)` is its asynchronous version.
     """
-    if context:
-        raise Unsupported(f"{context}: runs on a cluster are not supported yet", "without a context, runs are local")
-    return Client(namespace=namespace)
+    return Client(namespace=namespace, backend=open_backend(context, namespace))

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.run_record import GangPods, PodCounts, RunStatus
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.scheduling.fit import GPU
-from pumice.engines.local.why import Verdict, amount_text
+from pumice.diagnosis.code_change import CodeChange
+from pumice.diagnosis.hang import Hang
+from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.verdict import Verdict
+from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
-from pumice.model.resources import sum_usage
+from pumice.model.resources import GPU, sum_usage
 from pumice.model.suggestions import did_you_mean
-from pumice.model.vocabulary import MAX_RETRY, Phase
+from pumice.model.text import printable, shortened, shown_words
+from pumice.model.units import amount_text, elapsed_text
+from pumice.model.vocabulary import Phase
+from pumice.store.run_errors import InvalidOption
+from pumice.store.run_record import GangPods, PodCounts, PublishedPort, RunStatus, seconds_active
 
-# What `wait` waits for, besides a phase.
+_LONGEST_ARGS: Final = 60  # beside other words
+# What `wait` waits for, besides an outcome or a phase.
 FINISHED: Final = "finished"
 RUNNING: Final = "running"
-_GOALS: Final = (FINISHED, RUNNING, *map(str, Phase))
+_GOALS: Final = (FINISHED, *dict.fromkeys((*map(str, Outcome), *map(str, Phase))))
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,12 +42,15 @@ class Status(_Value, frozen=True):
     number: int
     uid: str
     namespace: str
+    outcome: Outcome
     phase: str
     reason: str
+    message: str  # why it waits, what failed, who stopped it; in words
     pods: PodCounts
     attempt: int
     max_attempts: int
-    note: str
+    note: str  # of the user
+    args: Sequence[str]  # of the program; *** stands for a secret value
     created: dt.datetime
     started: dt.datetime | None
     finished: dt.datetime | None
@@ -52,10 +60,22 @@ class Status(_Value, frozen=True):
     host: str
     file: str
     directory: str
-    stopped: bool = False  # by `stop` or `suspend`
+    workdir: str = ""  # where it was submitted
+    ran: float = 0.0  # seconds for which it had its resources, until it last lost them
+    stopped: bool = False  # by a person: its outcome is Stopped or Suspended
     verdict: Verdict | None = None  # of a run that ended and did not complete
     gang: Sequence[GangPods] = ()  # what it needs to start
-    readable: bool = True  # False for a run that a newer Pumice has written
+    code_change: CodeChange | None = None  # the newest attempt began with other files than were submitted
+    hang: Hang | None = None  # while no pod prints anything
+    published: Sequence[PublishedPort] = ()  # the addresses of its pods' ports, while it runs
+    on: str = "local"  # the context of a cluster; this machine is `local`
+    queue: str | msgspec.UnsetType = msgspec.UNSET  # of a Job on a cluster
+    readable: bool = True  # False for a run that another version of Pumice has written
+
+    @property
+    def identity(self) -> str:
+        """What tells it from other runs of its Job: arguments and note."""
+        return " · ".join(filter(None, (shortened(shown_words(self.args), _LONGEST_ARGS), self.note)))
 
     @property
     def is_finished(self) -> bool:
@@ -68,7 +88,15 @@ class Status(_Value, frozen=True):
 
     @property
     def succeeded(self) -> bool:
-        return self.exit_code == 0
+        return self.outcome is Outcome.SUCCEEDED
+
+    def seconds_active(self, now: dt.datetime) -> float | None:
+        """Return for how many seconds it had its resources, in all; None if it never had."""
+        return seconds_active(self.ran, self.started, self.finished, now)
+
+    def reached(self, goal: str) -> bool:
+        """Return whether the goal is its outcome or its phase; case does not count."""
+        return goal.lower() in (self.outcome.lower(), self.phase.lower())
 
 
 class Result(_Value, frozen=True):
@@ -76,8 +104,10 @@ class Result(_Value, frozen=True):
 
     run: str
     uid: str
+    outcome: Outcome
     phase: str
     reason: str
+    message: str  # what failed, who stopped it; in words
     exit_code: int | None  # None if it has not ended
     attempts: int
     created: dt.datetime
@@ -88,11 +118,41 @@ class Result(_Value, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the run completed."""
-        return self.exit_code == 0
+        """Whether the run succeeded."""
+        return self.outcome is Outcome.SUCCEEDED
 
     def __str__(self) -> str:
-        return f"{self.run} {self.phase}" + (f": {self.verdict}" if self.verdict is not None else "")
+        said = (self.verdict.text if self.verdict is not None else "") or self.message
+        return f"{self.run} {self.outcome}" + (f": {said}" if said else "")
+
+    def __repr__(self) -> str:
+        return printable(f"<Result {str(self).partition(chr(10))[0]}>")
+
+    def _repr_html_(self) -> str:
+        from pumice.model.display import notebook_html  # noqa: PLC0415 - only notebooks need it
+
+        code = "" if self.exit_code is None else f"exit code {self.exit_code}"
+        attempts = f"{self.attempts} attempts" if self.attempts > 1 else ""
+        ran = ""
+        if self.started is not None and self.finished is not None:
+            ran = f"in {elapsed_text((self.finished - self.started).total_seconds())}"
+        said = (self.verdict.text if self.verdict is not None else "") or self.message
+        return notebook_html.division(
+            notebook_html.heading(self.run, self.outcome, code, attempts, ran),
+            notebook_html.block(said),
+            notebook_html.paragraph(f"logs: {self.directory}") if self.directory else "",
+        )
+
+
+class Context(_Value, frozen=True):
+    """Where runs can be: this machine, or what a context of the kubeconfig names."""
+
+    name: str  # for `--on`
+    is_default: bool  # where commands go without `--on`
+    server: str = ""
+    namespace: str = ""
+    controller: str = ""  # of a cluster: Pumice, Volcano, none; `unknown` if this user may not see it
+    problem: str = ""  # why nothing is known
 
 
 class PodStatus(_Value, frozen=True):
@@ -131,7 +191,7 @@ class Attempt(_Value, frozen=True):
 
 
 class LogLine(_Value, frozen=True):
-    """A line that a container printed, without its end. `time` is None in logs of an earlier Pumice."""
+    """A line that a container printed, without its end. `time` is None if Pumice was killed before it recorded it."""
 
     time: dt.datetime | None
     pod: str
@@ -171,19 +231,8 @@ class Event(_Value, frozen=True):
 
 def result_of(status: Status) -> Result:
     """Return the result of a run that has ended or was suspended."""
-    return Result(
-        run=status.run,
-        uid=status.uid,
-        phase=status.phase,
-        reason=status.reason,
-        exit_code=status.exit_code,
-        attempts=status.attempt,
-        created=status.created,
-        started=status.started,
-        finished=status.finished,
-        verdict=status.verdict,
-        directory=status.directory,
-    )
+    same = {name: getattr(status, name) for name in Result.__struct_fields__ if name != "attempts"}
+    return Result(**same, attempts=status.attempt)
 
 
 def check_goal(goal: str, option: str) -> None:
@@ -193,55 +242,19 @@ def check_goal(goal: str, option: str) -> None:
         raise InvalidOption(f"{goal}: unknown", hint, Position(option))
 
 
-def requested(found: Status) -> tuple[str, str, str]:
-    """Return the CPUs, the memory and the GPUs that a run needs to start, for people; empty where it asks for none."""
-    total = sum_usage(
+def requested(found: Status, holds: Mapping[str, Quantity] | None = None) -> tuple[str, str, str]:
+    """Return the CPUs, the memory and the GPUs that a run holds, for people; empty where it asks for none.
+
+    Without `holds`, of a run that does not run, they are those that it needs to start.
+    """
+    total = holds or sum_usage(
         ({name: Quantity.parse(text) for name, text in pods.requests.items()}, pods.count) for pods in found.gang
     )
     cpu, memory, gpu = (amount_text(name, str(total[name])) if name in total else "" for name in ("cpu", "memory", GPU))
     return cpu, memory, gpu
 
 
-def summary(run: StoredRun, status: RunStatus, note: str = "") -> Status:
-    """Return a run at one moment. `note` replaces the note of the run itself."""
-    record = run.record
-    pods, attempts = status.pods, status.max_attempts
-    if status.started is None and not pods.total:
-        # It has not started: take the numbers of its Job.
-        tasks = record.job.get("spec", {}).get("tasks") or []
-        pods = msgspec.structs.replace(pods, total=sum(task.get("replicas", 1) for task in tasks))
-        attempts = record.job.get("spec", {}).get("maxRetry") or MAX_RETRY
-    return Status(
-        run=run.ref,
-        name=record.name,
-        number=record.number,
-        uid=record.uid,
-        namespace=record.namespace,
-        phase=status.phase,
-        reason=status.reason,
-        pods=pods,
-        attempt=status.attempt,
-        max_attempts=attempts,
-        note=note or status.note or record.note,
-        created=record.created,
-        started=status.started,
-        finished=status.finished,
-        exit_code=status.exit_code,
-        priority=record.priority,
-        mode=record.mode,
-        host=record.host,
-        file=record.file,
-        directory=str(run.directory),
-        stopped=status.stopped,
-        verdict=verdict_of(status),
-        gang=record.gang,
-        readable=not run.is_newer,
-    )
-
-
 def verdict_of(status: RunStatus) -> Verdict | None:
-    """Return the verdict with its text; None for a run that has not ended, or that completed."""
-    if not status.verdict and status.verdict_data is None:
-        return None
-    data = status.verdict_data or Verdict(reason=status.reason, attempt=status.attempt)
-    return msgspec.structs.replace(data, text="\n".join(status.verdict) or status.message or status.reason)
+    """Return the verdict with its text; None for a run that has not ended, completed, or was stopped without one."""
+    lines = () if status.verdict is None else verdict_lines(status.verdict)
+    return msgspec.structs.replace(status.verdict, text="\n".join(lines)) if status.verdict and lines else None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, inspect
+from msgspec.structs import replace
 
 from pumice.model.findings import ABSENT, MOST_FINDINGS, ROOT, SPEC, Finding, Path
 from pumice.model.job import Job
@@ -21,6 +21,8 @@ from pumice.model.shape import NO_FIELD, ObjectType, Schema, misfits
 
 Edit = Callable[[object], object]
 
+# Made when the module loads: msgspec crashes if two threads are the first to use a type at the same time.
+_PREPARED: Final = msgspec.json.Decoder(Job)
 _PLUGINS: Final = SPEC / "plugins"
 # Lists of objects, by the keys on the way to them. An item that cannot be read is emptied instead of removed, so that
 # the indexes of the items after it stay right.

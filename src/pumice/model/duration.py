@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.pumice_error import PumiceError
 from pumice.model.scalars import kind_of
@@ -50,8 +51,7 @@ class DurationError(PumiceError, ValueError):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(Struct, frozen=True, order=True):
     nanoseconds: int = 0
 
     @staticmethod
@@ -163,12 +163,3 @@ def _too_long(text: str) -> DurationError:
 
 def _shown(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
-
-
-def elapsed_text(seconds: float) -> str:
-    """`7.9s`, `2m05s`, `3h02m`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours = minutes // 60
-    if hours:
-        return f"{hours}h{minutes % 60:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{min(seconds, 59.9):.1f}s"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
@@ -69,21 +70,37 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True, eq=False):
+    """Two findings are equal if they say the same of the same value."""
+
     path: Path
     message: str
     value: object = ABSENT
     hint: str = ""
     severity: Severity = Severity.ERROR
     # For a misspelt or misplaced field: its correct path, at which no other finding needs to report it as missing.
-    correct_path: Path | None = field(default=None, compare=False)
+    correct_path: Path | None = None
     # For a value that does not fit a schema: the type expression that it should fit (see `shape`).
-    expected_type: str = field(default="", compare=False)
+    expected_type: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finding) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.path, self.message, self.value, self.hint, self.severity
 
     @property
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
+
+    @property
+    def text(self) -> str:
+        """Path, value and message on one line."""
+        value = "" if self.value is ABSENT else f"{self.value}: "
+        return f"{self.path}: {value}{self.message}" if self.path else f"{value}{self.message}"
 
 
 class InvalidJob(PumiceError):  # noqa: N818 - a public name: `pumice.InvalidJob`
@@ -92,7 +109,7 @@ class InvalidJob(PumiceError):  # noqa: N818 - a public name: `pumice.InvalidJob
     __module__ = "pumice"  # as programs name it
 
     def __init__(self, findings: Sequence[Finding], problems: Sequence[Problem] = ()) -> None:
-        found = [*problems] or [Problem(_shown(finding), finding.hint) for finding in findings if finding.is_error]
+        found = [*problems] or [Problem(finding.text, finding.hint) for finding in findings if finding.is_error]
         first = found[0] if found else Problem("the Job is not valid")
         super().__init__(first.message, first.hint, first.where, found[1:])
         self.args = (findings, problems)  # to be pickled
@@ -100,11 +117,6 @@ class InvalidJob(PumiceError):  # noqa: N818 - a public name: `pumice.InvalidJob
 
     def __str__(self) -> str:
         return "\n".join(problem.text for problem in self.problems)
-
-
-def _shown(finding: Finding) -> str:
-    value = "" if finding.value is ABSENT else f"{finding.value}: "
-    return f"{finding.path}: {value}{finding.message}"
 
 
 def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") -> Finding:

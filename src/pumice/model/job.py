@@ -4,9 +4,7 @@ Decoding checks no constraint and fills in no default, so that admission can rep
 defaulting patch. Pod templates and claim specs stay opaque mappings; nothing in them is lost or reordered.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import deepcopy
 from functools import cached_property
 from io import StringIO
@@ -187,6 +185,16 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     spec: Annotated[JobSpec, _doc("what to run")] = JobSpec()
     status: Annotated[JobStatus, _doc("written by the controller")] = JobStatus()
 
+    def __repr__(self) -> str:
+        from pumice.model.display.job_summary import job_text  # noqa: PLC0415 - it loads the module of HTML
+
+        return job_text(self)
+
+    def _repr_html_(self) -> str:
+        from pumice.model.display.job_summary import job_html  # noqa: PLC0415 - only notebooks need it
+
+        return job_html(self, HOST_IMAGE)
+
     def to_yaml(self, *, for_cluster: bool = False) -> str:
         """Return the Job as a file, from which `pumice.load` makes an equal one.
 
@@ -244,7 +252,7 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     def task(self, name: str) -> TaskSpec | None:
         return self._tasks_by_name.get(name)
 
-    def replace(self, **changes: Any) -> Job:
+    def replace(self, **changes: Any) -> "Job":
         """Return a copy with other fields of the Job (`spec`), of its metadata (`name`) or of its spec (`max_retry`).
 
         It keeps the file of a job that was loaded: its ConfigMaps and Secrets, and the pumice.toml beside it. So do
@@ -262,7 +270,7 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     __replace__ = replace
     __copy__ = replace
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Job":
         parts = {name: deepcopy(getattr(self, name), memo) for name in self.__struct_fields__}
         return self.replace(**parts)
 
@@ -275,10 +283,26 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     def _derived(self) -> dict[Hashable, Any]:
         return {}
 
-    def derived(self, key: Hashable, make: Callable[[Job], T]) -> T:
+    def derived(self, key: Hashable, make: "Callable[[Job], T]") -> T:
         """Return `make(self)`, computed once per key: a job is immutable, and all its pods share the result."""
         known = self._derived
         if key not in known:
             known[key] = make(self)
         value: T = known[key]
         return value
+
+
+def scaled(spec: JobSpec, replicas: Mapping[str, int]) -> JobSpec:
+    """Return a spec with other replicas of some tasks, and minAvailable lowered where it would exceed them."""
+    tasks = [
+        msgspec.structs.replace(
+            task,
+            replicas=replicas[task.name],
+            min_available=None if task.min_available is None else min(task.min_available, replicas[task.name]),
+        )
+        if task.name in replicas
+        else task
+        for task in spec.tasks
+    ]
+    total = sum(task.replicas for task in tasks)
+    return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))

@@ -29,5 +29,15 @@ JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 COSCHEDULING_POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
 # The annotation of a native or coscheduling PodGroup that holds the spec of the PodGroup that Volcano would get.
 WHOLE_POD_GROUP: Final = "pumice/pod-group"
+# The annotation of a Job with the user that submitted it, as the API server names its users.
+SUBMITTED_BY: Final = "pumice/submitted-by"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HCCL_RANK: Final = "hccl/rankIndex"
+
+# What the client writes on a Job, and on the Secrets with its code.
+SUBMISSION: Final = "pumice/submission"  # a random word: whether a Job is that of one call
+NOTE: Final = "pumice/note"
+ARGS: Final = "pumice/args"  # of the program, as they are shown: a list in JSON
+CODE: Final = "pumice/code"
+CODE_FROM: Final = "pumice/code-from"  # only in what `get -o yaml` prints: where the code is, in JSON
+ADDED: Final = "pumice/added"  # what `--code` and `--env` put into the containers, so that it can be taken out

@@ -6,7 +6,6 @@ The names are Volcano's, because scripts, dashboards and host files rely on them
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -47,6 +46,11 @@ def hosts_config_map(job: str) -> str:
 def ssh_secret(job: str) -> str:
     """Return the name of the Secret with the ssh keys, and of the volume that mounts it."""
     return f"{job}-ssh"
+
+
+def log_tails_secret(job: str) -> str:
+    """Return the name of the Secret with the last lines of failed pods, of a controller that keeps them."""
+    return f"{job}-log-tails"
 
 
 def ray_head_service(job: str) -> str:
@@ -129,6 +133,8 @@ def longest_names(job: Job) -> Iterator[LongestName]:
 
 
 def _suffix(uid: str, index: int) -> str:
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, and few jobs have claims
+
     number = int.from_bytes(hashlib.sha256(f"{uid}/{index}".encode()).digest(), "big")
     digits = []
     for _ in range(_SUFFIX_LENGTH):

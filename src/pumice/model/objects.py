@@ -7,7 +7,7 @@ describes such a Secret.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -68,6 +68,12 @@ def claims(job: Job) -> Iterator[Manifest]:
 def claim_names(job: Job) -> list[str]:
     """Return all claims that the pods mount, without duplicates."""
     return list(dict.fromkeys(_claim_name(job, index) for index in range(len(job.spec.volumes))))
+
+
+def missing_claims_of_others(job: Job, existing: Container[str]) -> list[str]:
+    """Return the claims that do not exist and that the job does not create itself."""
+    own = {claim["metadata"]["name"] for claim in claims(job)}
+    return [name for name in claim_names(job) if name not in existing and name not in own]
 
 
 def with_claims(job: Job, spec: Manifest) -> Manifest:

@@ -122,7 +122,10 @@ class Pod(Struct, frozen=True):
         added = [volume for volume in volumes if volume["name"] not in taken]
 
         def edit(container: Manifest) -> Manifest:
-            return _add_mounts(container, mounts)
+            own = container.get("volumeMounts") or []
+            taken = {mount["mountPath"] for mount in own}
+            added = [mount for mount in mounts if mount["mountPath"] not in taken]
+            return {**container, "volumeMounts": [*own, *added]} if added else container
 
         return self.edit_containers(edit, edit).with_spec(volumes=[*own, *added])
 
@@ -153,10 +156,3 @@ def add_port(container: Manifest, name: str, number: int) -> Manifest:
 
 def _has_port(container: Manifest, number: int) -> bool:
     return any(port["containerPort"] == number for port in container.get("ports") or [])
-
-
-def _add_mounts(container: Manifest, mounts: Sequence[Manifest]) -> Manifest:
-    own = container.get("volumeMounts") or []
-    taken = {mount["mountPath"] for mount in own}
-    added = [mount for mount in mounts if mount["mountPath"] not in taken]
-    return {**container, "volumeMounts": [*own, *added]} if added else container

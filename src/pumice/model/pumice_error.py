@@ -2,7 +2,7 @@
 
 Apart from Problem: programs of the sandbox raise errors, too, and start faster without dataclasses. The tree:
     InvalidJob, RunFailed           findings in a Job; a run that did not complete (`client/errors.py`)
-    RunError                        a run; its public ones, such as NoSuchRun, are in `engines/local/run_errors.py`
+    RunError                        a run; its public ones, such as NoSuchRun, are in `store/run_errors.py`
     ImageError                      an image, a layer or an archive; RegistryError: a registry that fails
     SandboxError, StartError        the sandbox, a program in it
     AddressesExhaustedError         more pods than addresses; TunnelError: pasta or slirp4netns does not work
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pumice.model.problem import Position, Problem
+    from pumice.model.problem import Advice, Position, Problem
 
 
 class PumiceError(Exception):
@@ -28,35 +28,24 @@ class PumiceError(Exception):
     __module__ = "pumice"  # as programs name it
 
     def __init__(
-        self,
-        message: str = "",
-        hint: str = "",
-        where: Position | None = None,
-        others: Sequence[Problem] = (),
-        python_hint: str = "",
+        self, message: str = "", advice: Advice = "", where: Position | None = None, others: Sequence[Problem] = ()
     ) -> None:
         super().__init__(message)
-        self._first = message, hint, where, python_hint
+        self._first = message, advice, where
         self._others = tuple(others)
-        self._in_python = False
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> Self:
         first, *others = problems
-        return cls(first.message, first.hint, first.where, others, first.python_hint)
-
-    def use_python_words(self) -> None:
-        """Name arguments of Python instead of flags and commands."""
-        self._in_python = True
+        return cls(first.message, first.advice, first.where, others)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         # A process that becomes a container raises errors and must load nothing from there.
         from pumice.model.problem import NOWHERE, Problem  # noqa: PLC0415 - see above
 
-        message, hint, where, python_hint = self._first
-        problems = Problem(message, hint, where or NOWHERE, python_hint=python_hint), *self._others
-        return tuple(problem.in_python for problem in problems) if self._in_python else problems
+        message, advice, where = self._first
+        return Problem(message, advice, where or NOWHERE), *self._others
 
     @property
     def problem(self) -> Problem:

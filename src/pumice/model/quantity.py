@@ -59,9 +59,16 @@ class Quantity:
             # Only short texts are cached, to bound the memory of the cache.
             return _parse_short(found) if len(found) <= _CACHEABLE else _parse(found)
         if isinstance(found, int) and not isinstance(found, bool):
-            return _from_int(found)
+            # Python refuses to convert an int of several thousand digits to text.
+            if abs(found) >= 10**_MAX_DIGITS:
+                raise ValueError(f"too large a number, must be below 1e{_MAX_DIGITS}")
+            return Quantity(found * _NANO)
         if isinstance(found, float):
-            return _from_float(found)
+            # The author wrote the shortest text that parses to this float, not its exact binary value.
+            exact = Decimal(repr(found))
+            if not exact.is_finite():
+                raise ValueError(f"{found}: {_ACCEPTED}")
+            return _parse(f"{exact:f}")
         raise ValueError(f"{kind_of(found)}: {_ACCEPTED}")
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -117,15 +124,12 @@ class Quantity:
             return "0"
         # Kubernetes writes binary units only for values of at least 1Ki, and only if they are exact.
         if self.format is Format.BINARY_SI and self.is_integer and abs(self.nanos) >= 1024 * _NANO:
-            return _binary_text(self.nanos // _NANO)
+            whole = self.nanos // _NANO
+            twos = (whole & -whole).bit_length() - 1
+            unit = min(twos // 10, len(_BINARY_SUFFIXES) - 1)
+            return f"{whole >> 10 * unit}{_BINARY_SUFFIXES[unit]}"
         sign = "-" if self.nanos < 0 else ""
         return sign + _decimal_text(str(abs(self.nanos)), self.format)
-
-
-def _binary_text(whole: int) -> str:
-    twos = (whole & -whole).bit_length() - 1
-    unit = min(twos // 10, len(_BINARY_SUFFIXES) - 1)
-    return f"{whole >> 10 * unit}{_BINARY_SUFFIXES[unit]}"
 
 
 def _decimal_text(nanos: str, style: Format) -> str:
@@ -187,21 +191,6 @@ def _nanos(text: str, digits: str, power_of_ten: int, power_of_two: int) -> int:
     shift = power_of_ten + 9
     scale: int = 10 ** abs(shift)
     return mantissa * scale if shift >= 0 else -(-mantissa // scale)
-
-
-def _from_int(found: int) -> Quantity:
-    # Python refuses to convert an int of several thousand digits to text.
-    if abs(found) >= 10**_MAX_DIGITS:
-        raise ValueError(f"too large a number, must be below 1e{_MAX_DIGITS}")
-    return Quantity(found * _NANO)
-
-
-def _from_float(found: float) -> Quantity:
-    # The author wrote the shortest text that parses to this float, not its exact binary value.
-    exact = Decimal(repr(found))
-    if not exact.is_finite():
-        raise ValueError(f"{found}: {_ACCEPTED}")
-    return _parse(f"{exact:f}")
 
 
 def _error(text: str, problem: str) -> ValueError:

@@ -16,6 +16,7 @@ from pumice.model.syntax import qualified_name_error
 
 Usage: TypeAlias = dict[str, Quantity]
 
+GPU: Final = "nvidia.com/gpu"
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _POD_LEVEL: Final = ("cpu", "memory")
 _HUGE_PAGES: Final = "hugepages-"

@@ -14,6 +14,9 @@ from msgspec import Struct
 from pumice.model import naming
 from pumice.model.job import Job, TaskSpec
 
+# The most pods that Kubernetes supports in a cluster.
+MOST_PODS: Final = 150_000
+
 
 class Slot(Struct, frozen=True):
     job: Job
@@ -39,16 +42,16 @@ class Slot(Struct, frozen=True):
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """Yield all slots of a job, by task and index."""
+    """Yield all slots of a job, by task and index: no more than a cluster can have, whatever a client has written."""
+    room = MOST_PODS
     for task in job.spec.tasks:
-        for index in range(task.replicas):
+        for index in range(min(task.replicas, room)):
             yield Slot(job, task, index)
+        room -= min(task.replicas, room)
 
 
 Indexes = frozenset[int]
 NONE: Indexes = frozenset()
-# The most pods that Kubernetes supports in a cluster.
-MOST_PODS: Final = 150_000
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -19,8 +18,7 @@ COMMAND_GROUP_VERSION: Final = "bus.volcano.sh/v1alpha1"
 COMMAND_KIND: Final = "Command"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class JobKey:
+class JobKey(Struct, frozen=True, order=True):
     """Which job; all that a queue ever holds."""
 
     namespace: str
@@ -61,6 +59,11 @@ class PodPhase(StrEnum):
 
 # The reason of a pod that its kubelet evicted.
 EVICTED: Final = "Evicted"
+# Reasons for which a container waits.
+BACK_OFF: Final = "CrashLoopBackOff"
+IMAGE_REASONS: Final = frozenset(
+    ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+)
 FINISHED_PODS = frozenset((PodPhase.SUCCEEDED, PodPhase.FAILED))
 
 
@@ -116,6 +119,11 @@ class ObservedPod(Struct, frozen=True):
     @property
     def is_finished(self) -> bool:
         return self.has_ended or self.phase in FINISHED_PODS
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it was done. One that ends with code 0 because it was asked to end was not."""
+        return self.phase is PodPhase.SUCCEEDED and not self.is_deleting
 
     @property
     def is_evicted(self) -> bool:
@@ -183,6 +191,7 @@ class Failure(Struct, frozen=True):
 
     reason: str
     message: str
+    name: str = ""  # of the object that it could not create or update
 
 
 class Snapshot(Struct, frozen=True):

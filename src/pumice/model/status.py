@@ -1,7 +1,5 @@
 """The status of a Job, written by the controller and read by dashboards and clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -6,7 +6,7 @@ replaced or swapped, or a word that is cut short.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 # A shorter prefix fits too many words.
@@ -14,6 +14,7 @@ _SHORTEST_BEGINNING = 4
 # Among more words, or for a longer word, the search takes too long for what the guess is worth.
 _MOST_CANDIDATES = 100
 _LONGEST_WORD = 100
+_SHOWN = 8  # names in a hint
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
@@ -32,6 +33,12 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Return the hint for a finding, or an empty string."""
     match = nearest(word, candidates)
     return f"did you mean {match}?" if match else ""
+
+
+def known_names(name: str, names: Sequence[str]) -> str:
+    """Return the hint for a name that something does not have: `did you mean a? it has a, b, ...`."""
+    some = ", ".join((*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])))
+    return f"{did_you_mean(name, names)} it has {some}".lstrip()
 
 
 def _nearest_spelling(folded: str, known: list[str]) -> str | None:

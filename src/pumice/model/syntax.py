@@ -10,19 +10,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# Values of variables, and of arguments of programs, with such names are not stored.
+SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
+
 LONGEST_LABEL: Final = 63
 LONGEST_SUBDOMAIN: Final = 253
 LONGEST_PORT_NAME: Final = 15
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
-_UNDERSCORED_LABEL = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_UNDERSCORED_SUBDOMAIN = re.compile(rf"{_UNDERSCORED_LABEL}(\.{_UNDERSCORED_LABEL})*")
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_ENV_NAME = re.compile(r"[ -<>-~]+")
-_CONFIG_KEY = re.compile(r"[-._A-Za-z0-9]+")
-_PORT_CHARACTERS = re.compile(r"[-a-z0-9]+")
-_HTTP_HEADER = re.compile(r"[-A-Za-z0-9]+")
+# Patterns, compiled when they are first used.
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_UNDERSCORED_LABEL: Final = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED_SUBDOMAIN: Final = rf"{_UNDERSCORED_LABEL}(\.{_UNDERSCORED_LABEL})*"
+_NAME: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_ENV_NAME: Final = r"[ -<>-~]+"
+_CONFIG_KEY: Final = r"[-._A-Za-z0-9]+"
+_PORT_CHARACTERS: Final = r"[-a-z0-9]+"
+_HTTP_HEADER: Final = r"[-A-Za-z0-9]+"
 
 _LABEL_RULE: Final = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
 _SUBDOMAIN_RULE: Final = (
@@ -39,8 +43,8 @@ def too_long(text: str, longest: int) -> str:
     return f"must be at most {longest} characters, this has {len(text)}" if len(text) > longest else ""
 
 
-def _spelled(text: str, pattern: re.Pattern[str], longest: int, rule: str) -> str:
-    return too_long(text, longest) or ("" if pattern.fullmatch(text) else rule)
+def _spelled(text: str, pattern: str, longest: int, rule: str) -> str:
+    return too_long(text, longest) or ("" if re.fullmatch(pattern, text) else rule)
 
 
 def dns_label_error(text: str) -> str:
@@ -76,7 +80,7 @@ def label_value_error(text: str) -> str:
 
 def env_name_error(text: str) -> str:
     """Since Kubernetes 1.34, names of variables allow every printable ASCII character except '='."""
-    return "" if _ENV_NAME.fullmatch(text) else "must be printable ASCII characters without '='"
+    return "" if re.fullmatch(_ENV_NAME, text) else "must be printable ASCII characters without '='"
 
 
 def config_key_error(text: str) -> str:
@@ -98,4 +102,4 @@ def port_name_error(text: str) -> str:
 
 
 def http_header_error(text: str) -> str:
-    return "" if _HTTP_HEADER.fullmatch(text) else "must be letters, digits or '-'"
+    return "" if re.fullmatch(_HTTP_HEADER, text) else "must be letters, digits or '-'"

@@ -1,4 +1,4 @@
-r"""Text for people: lists of words, sizes, and text of others made safe for a terminal.
+r"""Text for people: lists of words, and text of others made safe for a terminal.
 
 `escaped`, `escaped_log` and `printable` are the only functions that do so. They write a hidden character as JSON does,
 `\u202e`, so that JSON on a terminal stays the same data; one below the space, which JSON escapes itself, as `\x1b`.
@@ -7,13 +7,13 @@ r"""Text for people: lists of words, sizes, and text of others made safe for a t
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
+HIDDEN: Final = "***"  # stands for a secret value
 # Some clients create one task per pod; a thousand names would bury the message.
 _MOST: Final = 12
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_STEP: Final = 1024
 # Characters above the space that a terminal obeys, or that make text look like other text: DEL and C1, marks and
 # overrides of direction, ends of lines, invisible separators, byte order mark, annotations, lone surrogates, tags. Not
 # the joiners, which scripts and emoji need. For a character class of a regular expression.
@@ -22,11 +22,12 @@ HIDDEN_CHARACTERS: Final = (
     "\U000e0000-\U000e007f"
 )
 COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")  # Select Graphic Rendition: colours, bold and the like
-_IN_LINE: Final = re.compile(f"[\x00-\x1f{HIDDEN_CHARACTERS}]")
-_IN_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f{HIDDEN_CHARACTERS}]")
+# Patterns, compiled when the first text is not printable as a whole: to compile them takes a millisecond.
+_IN_LINE: Final = f"[\x00-\x1f{HIDDEN_CHARACTERS}]"
+_IN_LINES: Final = f"[\x00-\x08\x0b-\x1f{HIDDEN_CHARACTERS}]"
 # Of a log line: a sequence that moves the cursor or erases, or a character to escape.
 _CONTROL_SEQUENCE: Final = r"\x1b\[[0-?]*[ -/]*[@-~]"
-_IN_LOG: Final = re.compile(f"{_CONTROL_SEQUENCE}|{_IN_LINES.pattern}")
+_IN_LOG: Final = f"{_CONTROL_SEQUENCE}|{_IN_LINES}"
 _RESET: Final = "\x1b[0m"
 _CLOSING: Final = (_RESET, "\x1b[m")
 _SPACE: Final = 0x20
@@ -43,17 +44,20 @@ def some(words: Sequence[str], separator: str = ", ") -> str:
     return separator.join(words if len(words) <= _MOST else [*words[: _MOST - 1], "..."])
 
 
-def size_text(size: int) -> str:
-    """Format a number of bytes: `16 GiB`, `1.5 GiB`."""
-    unit = 0
-    while size >= _STEP ** (unit + 1) and unit < len(_UNITS) - 1:
-        unit += 1
-    return f"{size / _STEP**unit:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
+def literal(word: str) -> str:
+    """Return a word of a command as Kubernetes leaves it: it replaces `$(NAME)`, and reads `$$` as `$`."""
+    return re.sub(r"\$(?=[$(])", "$$", word) if "$" in word else word
+
+
+def shown_words(words: Sequence[str]) -> str:
+    """Return the arguments of a program as they are typed; `***` stands for a value that is not shown."""
+    return " ".join(word if word.endswith(HIDDEN) else shlex.quote(word) for word in words)
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
     """Return text of others with its hidden characters escaped: on one line, or with `lines` as it is broken."""
-    return (_IN_LINES if lines else _IN_LINE).sub(_escape, text)
+    # What Python calls printable has no hidden character.
+    return text if text.isprintable() else re.sub(_IN_LINES if lines else _IN_LINE, _escape, text)
 
 
 def escaped_log(text: str) -> str:
@@ -61,7 +65,9 @@ def escaped_log(text: str) -> str:
 
     Sequences that move the cursor or erase are left out: compilers and progress bars write them with every colour.
     """
-    shown = _IN_LOG.sub(_escape_in_log, text)
+    if text.isprintable():
+        return text
+    shown = re.sub(_IN_LOG, _escape_in_log, text)
     if "\x1b" not in shown:
         return shown
     return shown if COLOUR.findall(shown)[-1] in _CLOSING else shown + _RESET
@@ -69,7 +75,11 @@ def escaped_log(text: str) -> str:
 
 def printable(text: str, longest: int = 1000) -> str:
     """Return text of others shortened, on one line, with its hidden characters escaped."""
-    return escaped(text if len(text) <= longest else text[: longest - 3] + "...")
+    return escaped(shortened(text, longest))
+
+
+def shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -7,6 +7,8 @@ from typing import Final
 
 GROUP_VERSION: Final = "batch.volcano.sh/v1alpha1"
 KIND: Final = "Job"
+# Metadata that an API server sets, or a run in its place.
+SERVER_FIELDS: Final = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 
 class Phase(StrEnum):
@@ -49,6 +51,7 @@ class Action(StrEnum):
     ENQUEUE_JOB = "EnqueueJob"
 
 
+COMMAND: Final = "Command"  # the reason of a Job that changes because of a Command object
 SUSPENDED: Final = "Suspended"  # the reason of a Job, or of a run, that was suspended and can be resumed
 
 # Events and actions that a policy may name; only the controller uses the others.

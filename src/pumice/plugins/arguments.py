@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.findings import Finding, Path, warning
 from pumice.model.suggestions import nearest
@@ -30,8 +31,7 @@ _NAME: Final = re.compile(r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=
 _FLAG: Final = re.compile(_NAME.pattern + r"(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One argument that a plugin takes."""
 
     flag: str
@@ -82,16 +82,14 @@ class Option:
         return f"--{self.flag}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(Struct, frozen=True):
     """One flag or bare word, and its position in the list."""
 
     text: str
     position: int
 
 
-@dataclass(slots=True)
-class Arguments:
+class Arguments(Struct):
     """The parser of one plugin's arguments."""
 
     plugin: str

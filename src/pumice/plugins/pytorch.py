@@ -17,12 +17,14 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.pod import Pod, add_env, env_values
 from pumice.model.resources import gpu_limit
 from pumice.model.slot import Slot
+from pumice.model.suggestions import did_you_mean
 from pumice.model.text import some
 from pumice.plugins import ranks, wait_for_master
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.wait_for_master import WaitForMaster
 
 PORT_NAME: Final = "pytorchjob-port"
+WORKER: Final = "worker"  # the default: a job may have no such task
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class PyTorch(Base):
     example: ClassVar[tuple[str, ...]] = ("--master=master", "--worker=worker", "--port=23456")
 
     master: str = option("master", "task that holds rank 0")
-    worker: str = option("worker", "task that holds the other ranks")
+    worker: str = option(WORKER, "task that holds the other ranks")
     port: int = port_option(23456, "port that rank 0 listens on; opened in every container")
     wait_master_enabled: bool = option(False, "workers wait for the master in an init container")
     wait_master_timeout: int = option(300, "seconds; only with --wait-master-enabled=true", low=1)
@@ -58,6 +60,14 @@ class PyTorch(Base):
                 "must be 1 or more: the workers need rank 0",
                 0,
                 hint=f"or make their own first pod rank 0: pytorch: ['--master={self.worker}']",
+            )
+        if self.worker != WORKER and job.task(self.worker) is None:
+            suggestion = did_you_mean(self.worker, job.task_names)
+            yield Finding(
+                SPEC / "plugins" / self.name,
+                f"no task is named {self.worker!r}, so no pod would have the other ranks",
+                f"--worker={self.worker}",
+                hint=f"{suggestion} name the task of the workers with --worker=<{some(job.task_names, '|')}>".lstrip(),
             )
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:

@@ -6,9 +6,10 @@ same pod. The caller discovers third-party plugins, and passes those that failed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from msgspec import Struct, field
 
 from pumice.model.findings import SPEC, Finding
 from pumice.model.suggestions import nearest
@@ -24,29 +25,33 @@ from pumice.plugins.svc import Svc
 from pumice.plugins.tensorflow import TensorFlow
 
 BUILTINS: Final[tuple[type[Base], ...]] = (Env, Svc, Ssh, PyTorch, TensorFlow, Mpi, Ray, HcclRank)
+_BY_NAME: Final[Mapping[str, type[Base]]] = {plugin.name: plugin for plugin in BUILTINS}
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The plugins of one job in their order, and findings about their names and arguments."""
 
     plugins: tuple[Base, ...]
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
+    """`third_party` and `broken` are read only for a job that names a plugin which is not built in."""
+
     third_party: Mapping[str, type[Base]] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)  # name -> error
 
     @property
     def plugins(self) -> dict[str, type[Base]]:
-        ordered = {plugin.name: plugin for plugin in BUILTINS}
-        return ordered | {name: self.third_party[name] for name in sorted(self.third_party)}
+        return {**_BY_NAME, **{name: self.third_party[name] for name in sorted(self.third_party)}}
+
+    def _candidates(self, wanted: Iterable[str]) -> Mapping[str, type[Base]]:
+        """Return all plugins, or only those that are built in, if the job names no other: they require no other."""
+        return _BY_NAME if all(name in _BY_NAME for name in wanted) else self.plugins
 
     def with_required(self, wanted: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
         """Return the requested plugins, followed by the plugins that they require."""
-        known = self.plugins
+        known = self._candidates(wanted)
         complete: dict[str, Sequence[str]] = {name: args or [] for name, args in wanted.items()}
         waiting = list(complete)
         while waiting:
@@ -56,21 +61,18 @@ class Registry:
             waiting += missing
         return complete
 
-    def resolve(self, wanted: Mapping[str, Sequence[str] | None]) -> Resolved:
-        known, complete = self.plugins, self.with_required(wanted)
+    def resolve(self, complete: Mapping[str, Sequence[str] | None]) -> Resolved:
+        """Return the plugins of a job that has its defaults, and so those that others require."""
+        known = self._candidates(complete)
         findings = [self._unknown(name) for name in complete if name not in known]
         plugins = []
         for name, kind in known.items():
             if name in complete:
-                plugin, problems = self._parse(kind, complete[name])
+                args = complete[name] or ()
+                plugin, problems = kind.parse(args) if kind in BUILTINS else guarded(kind, args)
                 findings += problems
                 plugins += [plugin] if plugin is not None else []
         return Resolved(tuple(plugins), tuple(findings))
-
-    def _parse(self, kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Finding]]:
-        if kind.name in self.third_party:
-            return guarded(kind, args)
-        return kind.parse(args)
 
     def _unknown(self, name: str) -> Finding:
         at = SPEC / "plugins" / name

@@ -7,8 +7,9 @@ a slow probe nor a change of the system time extends the timeout.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.job import Manifest
 
@@ -95,8 +96,7 @@ exit 1
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WaitForMaster:
+class WaitForMaster(Struct, frozen=True):
     host: str
     port: int
     timeout: int

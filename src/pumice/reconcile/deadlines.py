@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from pumice.model.job import Job
-from pumice.model.timestamps import after, read_time
+from pumice.model.units import after, read_time
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import FINAL

@@ -67,7 +67,7 @@ def _reconcile(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) ->
     after = moved.with_status(_status(moved, wait, plugins, now))
 
     # What the engine has to do.
-    status, events = after.job.status, events_for(before, after, request, wait, plugins)
+    status, events = after.job.status, events_for(before, after, transition, wait, plugins)
     end = expiry(after.job)
     if end is not None and end <= now and after.phase is before.phase:
         return Decision(status, (DeleteJob(after.job.uid),), events)

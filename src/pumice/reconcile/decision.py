@@ -63,6 +63,7 @@ class JobEvent(Struct, frozen=True):
     policy: Path = ROOT  # of the policy that acted
     event: str = ""  # that the policy acted on
     action: str = ""
+    cause: str = ""  # why the job entered its phase; the message may go on with the policy that acted
 
 
 class Decision(Struct, frozen=True):

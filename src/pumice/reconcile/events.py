@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pumice.diagnosis.pod_waits import UNSCHEDULABLE
 from pumice.model.snapshot import Command
 from pumice.model.vocabulary import Action, Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.owned_objects import replaced_secrets
-from pumice.reconcile.pod_creation import CLAIM_MISSING, RESTARTING, UNSCHEDULABLE
+from pumice.reconcile.pod_creation import CLAIM_MISSING, RESTARTING
 from pumice.reconcile.requested_action import Request, stale_commands
 from pumice.reconcile.state import WANTS_PODS, State
-from pumice.reconcile.transition import shortened
+from pumice.reconcile.transition import Transition, shortened
 from pumice.reconcile.waiting_pods import Wait, is_same_cause
 
 EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
-# The reasons that Volcano uses.
-_EVENT_REASONS = {CLAIM_MISSING: "PVCError", UNSCHEDULABLE: "PodGroupPending"}
+# The reasons of events, where they are not that of the status: those that Volcano uses.
+TEXT_REASONS = {CLAIM_MISSING: "PVCError", UNSCHEDULABLE: "PodGroupPending"}
 # Of the unknown action of a Command, which may be of any length.
 _SHOWN = 40
 _WARNINGS = frozenset((Phase.FAILED, Phase.TERMINATED))
 
 
 def events_for(
-    before: State, after: State, request: Request | None, wait: Wait, plugins: Sequence[Base]
+    before: State, after: State, transition: Transition, wait: Wait, plugins: Sequence[Base]
 ) -> tuple[JobEvent, ...]:
     return (
-        *_of_request(before, after, request),
-        *_of_phase(before, after),
+        *_of_request(before, after, transition.request),
+        *_of_phase(before, after, transition.reason.cause),
         *_of_waiting(before, after, wait),
         *replaced_secrets(after, plugins),
     )
@@ -73,11 +74,11 @@ def _changed(before: State, after: State) -> bool:
     return (was.state.phase, was.version, was.retry_count) != (is_.state.phase, is_.version, is_.retry_count)
 
 
-def _of_phase(before: State, after: State) -> Iterator[JobEvent]:
+def _of_phase(before: State, after: State, cause: str) -> Iterator[JobEvent]:
     state = after.job.status.state
     if state.phase != before.job.status.state.phase:
         severity = Severity.WARNING if Phase(state.phase) in _WARNINGS else Severity.NORMAL
-        yield JobEvent(state.phase, state.message or f"the job is {state.phase}", severity)
+        yield JobEvent(state.phase, state.message or f"the job is {state.phase}", severity, cause=cause)
 
 
 def _of_waiting(before: State, after: State, wait: Wait) -> Iterator[JobEvent]:
@@ -91,4 +92,4 @@ def _of_waiting(before: State, after: State, wait: Wait) -> Iterator[JobEvent]:
             yield JobEvent(wait.reason, wait.message, Severity.WARNING)
     # The restart itself was reported when it began.
     elif wait.reason not in ("", RESTARTING) and (wait.reason, wait.message) != (reported.reason, reported.message):
-        yield JobEvent(_EVENT_REASONS.get(wait.reason, wait.reason), wait.message, Severity.WARNING)
+        yield JobEvent(TEXT_REASONS.get(wait.reason, wait.reason), wait.said or wait.message, Severity.WARNING)

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import MIN_AVAILABLE, JobStatus, first_min_available
-from pumice.model.timestamps import read_time, to_microseconds
+from pumice.model.units import read_time, to_microseconds
+from pumice.model.vocabulary import MAX_RETRY
 
-_OWN: Final = "pumice/"
+LEDGER: Final = "pumice/"
 _LONGEST_NUMBER: Final = 9
 
 ByTask = Mapping[str, Indexes]
@@ -60,9 +61,6 @@ class Ledger(Struct, frozen=True):
     waiting: str = ""  # the uid of the pod that the status says is waiting
     others: Mapping[str, str] = field(default_factory=dict)
 
-    def has_succeeded(self, task: str, index: int) -> bool:
-        return index in self.succeeded.get(task, NONE)
-
     def without_targets(self, targets: ByTask) -> Ledger:
         """Drop what is recorded about pods that a restart replaces."""
         return replace(
@@ -72,9 +70,23 @@ class Ledger(Struct, frozen=True):
         )
 
 
+def most_attempts(max_retry: int, status: JobStatus) -> int:
+    """Return how many attempts a job may have: `maxRetry`, and one more for each restart that cost no retry.
+
+    Those are restarts after evictions, such as of pods that were lost with their process, and after updates. Volcano's
+    controller, which keeps no ledger, counts every restart.
+    """
+    has_ledger = any(key.startswith(LEDGER) for key in status.controlled_resources)
+    free = status.retry_count - read_ledger(status).spent if has_ledger else 0
+    return (max_retry or MAX_RETRY) + max(0, free)
+
+
 def read_ledger(status: JobStatus) -> Ledger:
     entries = status.controlled_resources
-    own = {key.removeprefix(_OWN): value for key, value in entries.items() if key.startswith(_OWN)}
+    own = {key.removeprefix(LEDGER): value for key, value in entries.items() if key.startswith(LEDGER)}
+    if not own:
+        # Of Volcano's controller, or of a Job that has just begun.
+        return Ledger(min_available=first_min_available(entries), others=dict(entries))
     return Ledger(
         spent=_number(own.get("spent", "")),
         generation=_number(own.get("generation", "")),
@@ -91,7 +103,7 @@ def read_ledger(status: JobStatus) -> Ledger:
         obeyed=frozenset(_under(own, "obeyed/")),
         min_available=first_min_available(entries),
         waiting=own.get("waiting", ""),
-        others={key: value for key, value in entries.items() if not key.startswith(_OWN)},
+        others={key: value for key, value in entries.items() if not key.startswith(LEDGER)},
     )
 
 
@@ -117,7 +129,7 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
     if ledger.waiting:
         own["waiting"] = ledger.waiting
     first = {f"{MIN_AVAILABLE}/{task}".rstrip("/"): str(number) for task, number in ledger.min_available.items()}
-    return dict(sorted({**ledger.others, **first, **{_OWN + key: value for key, value in own.items()}}.items()))
+    return dict(sorted({**ledger.others, **first, **{LEDGER + key: value for key, value in own.items()}}.items()))
 
 
 def _read_restart(own: Mapping[str, str]) -> Restart | None:

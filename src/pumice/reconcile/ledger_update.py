@@ -22,7 +22,7 @@ def record_successes(ledger: Ledger, job: Job, pods: Iterable[ObservedPod]) -> L
     for pod in pods:
         # All successes count except those that a restart has voided.
         voided = pod.version < ledger.void or is_restart_target(pod, ledger)
-        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and not voided:
+        if pod.has_succeeded and not voided:
             known.setdefault(pod.task, set()).add(pod.index)
     within = {
         task.name: frozenset(index for index in known.get(task.name, ()) if index < task.replicas)

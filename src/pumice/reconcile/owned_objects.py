@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pumice.model.job import Manifest
-from pumice.model.objects import Once, claim_names, claims
+from pumice.model.objects import Once, claim_names, claims, missing_claims_of_others
 from pumice.model.snapshot import VOLCANO
 from pumice.plugins.base import Base
 from pumice.plugins.owned_objects import manifest_of, owned_objects
@@ -14,7 +14,6 @@ from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, S
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.gangs import decisive_part, pod_groups
 from pumice.reconcile.phases import FINAL
-from pumice.reconcile.pod_creation import missing_claims_of_others
 from pumice.reconcile.state import WANTS_PODS, State
 
 _OF_PLUGIN: Final = "plugin-"
@@ -48,7 +47,7 @@ def replaced_secrets(state: State, plugins: Sequence[Base]) -> Iterator[JobEvent
     for owned in owned_objects(state.job, plugins):
         name = manifest_of(owned)["metadata"]["name"]
         # A failure to create it was reported already.
-        failed = any(name in failure.message for failure in snapshot.failures)
+        failed = any(name == failure.name for failure in snapshot.failures)
         if isinstance(owned, Once) and ("Secret", name) not in snapshot.owned_objects and not failed:
             message = f"Secret {name} was deleted and is created again with new keys; running pods keep the old ones"
             yield JobEvent("SecretReplaced", message, Severity.WARNING)
@@ -73,7 +72,7 @@ def _plugin_objects(state: State, plugins: Sequence[Base]) -> Iterator[EngineCom
 def _groups(state: State) -> Iterator[EngineCommand]:
     snapshot = state.snapshot
     known = snapshot.group.manifests if snapshot.group is not None else {}
-    if not known and missing_claims_of_others(snapshot):
+    if not known and missing_claims_of_others(snapshot.job, snapshot.claims):
         # A gang that cannot start takes no place in its queue.
         return
     if not state.keeps_group:

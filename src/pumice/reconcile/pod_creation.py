@@ -8,8 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pumice.diagnosis.cluster.gang_text import gang_sentence
+from pumice.diagnosis.pod_waits import UNSCHEDULABLE, missing_claims_sentence
 from pumice.model.job import TaskSpec
-from pumice.model.objects import claim_names, claims
+from pumice.model.objects import claim_names, missing_claims_of_others
 from pumice.model.slot import NONE, Slot
 from pumice.model.snapshot import Failure, Snapshot
 from pumice.plugins.base import Base
@@ -19,9 +21,8 @@ from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.gangs import GangMembership
 from pumice.reconcile.state import WANTS_PODS, State
 
-# Reasons of a job that is Pending: pods of the previous run still terminate; the scheduler finds no room; a claim.
+# Reasons of a job that is Pending: pods of the previous run still terminate; a claim does not exist.
 RESTARTING: Final = "Restarting"
-UNSCHEDULABLE: Final = "Unschedulable"
 CLAIM_MISSING: Final = "ClaimMissing"
 
 
@@ -49,21 +50,15 @@ def plan_pods(state: State, now: dt.datetime) -> PodPlan:
     return PodPlan(missing, _blocked(state, now) if missing else None)
 
 
-def missing_claims_of_others(snapshot: Snapshot) -> list[str]:
-    """Claims that do not exist and that the job does not create itself."""
-    own = {claim["metadata"]["name"] for claim in claims(snapshot.job)}
-    return [name for name in claim_names(snapshot.job) if name not in snapshot.claims and name not in own]
-
-
 def _missing_indexes(task: TaskSpec, taken: set[int]) -> list[int]:
     return [index for index in range(task.replicas) if index not in taken]
 
 
 def _blocked(state: State, now: dt.datetime) -> Failure | None:
     snapshot = state.snapshot
-    missing_claims = missing_claims_of_others(snapshot)
+    missing_claims = missing_claims_of_others(snapshot.job, snapshot.claims)
     if missing_claims:
-        return Failure(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(missing_claims)}")
+        return Failure(CLAIM_MISSING, missing_claims_sentence(missing_claims))
     if not snapshot.claims.issuperset(claim_names(snapshot.job)):
         # This pass creates the others.
         return Failure("", "")
@@ -72,5 +67,5 @@ def _blocked(state: State, now: dt.datetime) -> Failure | None:
         return Failure(RESTARTING, "waits for the pods of the previous run to terminate")
     if snapshot.gang.has_groups and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
-        return Failure(UNSCHEDULABLE if message else "", message)
+        return Failure(UNSCHEDULABLE if message else "", gang_sentence(message))
     return None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pumice.model.job import Job
 from pumice.model.status import JobCondition, JobStatus
-from pumice.model.timestamps import read_time, to_seconds
+from pumice.model.units import read_time, to_seconds
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import TABLE

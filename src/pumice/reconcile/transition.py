@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pumice.diagnosis.pod_ends import Reason
 from pumice.model.duration import Duration
 from pumice.model.status import JobCondition, JobState, JobStatus
-from pumice.model.timestamps import read_time, to_seconds
+from pumice.model.units import read_time, to_seconds
 from pumice.model.vocabulary import SUSPENDED, Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.ledger_update import update_ledger
@@ -32,6 +33,7 @@ class Transition(Struct, frozen=True):
     request: Request | None
     move: Move
     phase: Phase
+    reason: Reason  # why the job enters this phase, or stays in it
 
 
 def choose_transition(state: State, request: Request | None, matched: Sequence[Match], now: dt.datetime) -> Transition:
@@ -44,7 +46,9 @@ def choose_transition(state: State, request: Request | None, matched: Sequence[M
         to_delete=len(state.pods.outdated) + old_group,
         pending_failure=has_pending_failure(matched, now),
     )
-    return Transition(request, move, move.next_phase(facts))
+    phase = move.next_phase(facts)
+    reason = reason_for(state, request if isinstance(move.to, Phase) else None, phase)
+    return Transition(request, move, phase, reason)
 
 
 def apply_transition(state: State, transition: Transition, matched: Sequence[Match], now: dt.datetime) -> State:
@@ -54,8 +58,8 @@ def apply_transition(state: State, transition: Transition, matched: Sequence[Mat
     if request is not None:
         status, ledger = carry_out(state, ledger, move, request)
     ledger = record_phase(ledger, phase, now)
-    reason = reason_for(state, request if isinstance(move.to, Phase) else None, phase)
-    snapshot = with_status(state.snapshot, enter_phase(status, phase, reason.reason, reason.message, now))
+    entered = enter_phase(status, phase, transition.reason.reason, transition.reason.message, now)
+    snapshot = with_status(state.snapshot, entered)
     if request is None and phase is state.phase:
         # Nothing has changed that decides where a pod belongs.
         return replace(state, snapshot=snapshot, ledger=ledger)

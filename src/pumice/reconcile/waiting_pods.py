@@ -12,26 +12,22 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.model.snapshot import ObservedPod, Waiting
+from pumice.diagnosis.pod_ends import one_word
+from pumice.diagnosis.pod_waits import LOST_SECONDS, NODE_LOST, UNSCHEDULABLE, lost_pods, lost_sentence, wait_sentence
+from pumice.model.snapshot import BACK_OFF, ObservedPod, Waiting
 from pumice.model.status import JobState
-from pumice.model.text import some
-from pumice.model.timestamps import after
+from pumice.model.units import after
 from pumice.model.vocabulary import Event
 from pumice.reconcile.phases import FINAL
-from pumice.reconcile.pod_creation import UNSCHEDULABLE
 from pumice.reconcile.state import State
-from pumice.reconcile.verdict import in_words, one_word
 
-NODE_LOST: Final = "NodeLost"
 # A pod has settled when no container has started or ended for this long.
 SETTLING_SECONDS: Final = 10
-# A kubelet that has not removed a pod this long after its grace period does not answer.
-LOST_SECONDS: Final = 15
 # Reasons that alternate while one cause lasts.
 _SAME_CAUSE: Final = {
     "ErrImagePull": "ImagePullBackOff",
-    "CreateContainerError": "CrashLoopBackOff",
-    "RunContainerError": "CrashLoopBackOff",
+    "CreateContainerError": BACK_OFF,
+    "RunContainerError": BACK_OFF,
 }
 
 
@@ -39,6 +35,7 @@ class Wait(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     uid: str = ""  # of the pod that it is about; empty if it is about the job
+    said: str = ""  # by the API server or a scheduler, in its own words: events have them
 
 
 def waiting_pod(state: State, reported: JobState, now: dt.datetime) -> Wait | None:
@@ -48,8 +45,8 @@ def waiting_pod(state: State, reported: JobState, now: dt.datetime) -> Wait | No
     order = {task.name: position for position, task in enumerate(state.job.spec.tasks)}
     for pod in sorted(found, key=lambda pod: (pod.uid != known, order[pod.task], pod.index)):
         if pod.waiting is not None and not (pod.uid == known and _alternates(pod.waiting, reported)):
-            words = in_words(pod.waiting.reason, pod.waiting.message)
-            return Wait(one_word(pod.waiting.reason, Event.POD_PENDING), f"{pod.short_name} waits: {words}", pod.uid)
+            reason = one_word(pod.waiting.reason, Event.POD_PENDING)
+            return Wait(reason, wait_sentence(pod, pod.waiting), pod.uid)
         if pod.waiting is not None or not _has_settled(pod, reported, now):
             return Wait(reported.reason, reported.message, pod.uid)
     return None
@@ -59,17 +56,8 @@ def lost_node(state: State, now: dt.datetime) -> Wait | None:
     """The nodes that do not answer, and the pods on them, which neither run nor go."""
     if state.phase in FINAL:
         return None
-    lost = [pod for pod in state.snapshot.pods if _is_lost(pod, now)]
-    if not lost:
-        return None
-    lost.sort(key=lambda pod: (pod.task, pod.index))
-    nodes = sorted({pod.node for pod in lost})
-    subject = f"node {nodes[0]} does" if len(nodes) == 1 else f"nodes {some(nodes)} do"
-    message = (
-        f"{subject} not answer: nothing is known of {some([pod.short_name for pod in lost])}; delete the Node, or "
-        "taint it with node.kubernetes.io/out-of-service, if it does not come back"
-    )
-    return Wait(NODE_LOST, message, lost[0].uid)
+    lost = lost_pods(state.snapshot.pods, now)
+    return Wait(NODE_LOST, lost_sentence(lost), lost[0].uid) if lost else None
 
 
 def is_same_cause(reason: str, other: str) -> bool:
@@ -96,10 +84,3 @@ def _has_settled(pod: ObservedPod, reported: JobState, now: dt.datetime) -> bool
         return True
     # The clock of a node may be ahead of ours.
     return pod.changed_at is not None and abs(now - pod.changed_at) >= dt.timedelta(seconds=SETTLING_SECONDS)
-
-
-def _is_lost(pod: ObservedPod, now: dt.datetime) -> bool:
-    if not pod.node or pod.is_finished:
-        return False
-    overdue = pod.deleted_at is not None and now >= after(pod.deleted_at, LOST_SECONDS)
-    return overdue or pod.is_unreachable

@@ -10,6 +10,7 @@ send slowly.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 MOST_CONNECTIONS: Final = 200
@@ -25,6 +27,16 @@ IDLE_SECONDS: Final = 75.0
 SECONDS_TO_FINISH: Final = 10.0
 # So long the rest of a refused request is read, since a client that is still sending may not see the answer.
 LINGER_SECONDS: Final = 1.0
+_CALLERS_ERRORS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+
+
+def _is_own_error(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], _CALLERS_ERRORS))
+
+
+# Without the requests that are no HTTP: they are answered with 400, and any caller can send as many as it likes.
+_log = logging.getLogger(__name__)
+_log.addFilter(_is_own_error)
 
 
 class BoundedConnection(asyncio.Protocol):
@@ -124,6 +136,7 @@ class HttpServer:
         self._runner = web.AppRunner(
             self.app,
             access_log=None,
+            logger=_log,
             shutdown_timeout=SECONDS_TO_FINISH,
             keepalive_timeout=IDLE_SECONDS,
             lingering_time=LINGER_SECONDS,

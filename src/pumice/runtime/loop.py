@@ -25,8 +25,9 @@ from pumice.model.findings import Finding
 from pumice.model.snapshot import Failure, JobKey, Snapshot
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
+from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decide import decide
-from pumice.reconcile.decision import Decision, EngineCommand
+from pumice.reconcile.decision import Decision, EngineCommand, Ensure
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from pumice.runtime.queue import KeyQueue
 from pumice.runtime.status_writes import StatusWrites
@@ -55,6 +56,8 @@ class Loop:
     rest: float = 0.0
     # A status of which only counts have changed is written at most once in this time.
     status_interval: dt.timedelta = dt.timedelta()
+    # A message that changes alone is written at most once in this time.
+    text_interval: dt.timedelta = dt.timedelta()
     # The threads for large jobs. They need real time: a simulation has none.
     threads: Executor | None = None
     passes: int = 0
@@ -71,7 +74,7 @@ class Loop:
     _writes: StatusWrites = field(init=False)
 
     def __post_init__(self) -> None:
-        self._writes = StatusWrites(self.status_interval)
+        self._writes = StatusWrites(self.status_interval, self.text_interval)
 
     async def serve_next(self) -> bool:
         """Reconcile one key if one is due. Return whether there was one."""
@@ -126,6 +129,9 @@ class Loop:
         else:
             decision = self._decide(snapshot, key, began)
         self._decided_in[key] = self.clock() - began
+        decision, until = self._writes.quiet(key, status, decision, self.clock())
+        if until is not None:
+            self.queue.add_at(key, until)
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
         await self._write_status(key, stored, decision)
@@ -181,8 +187,9 @@ class Loop:
             failures |= dict.fromkeys(await self._apply_all(key, commands))
         if failures:
             self._failures[key] = tuple(failures)
-        else:
-            self._failures.pop(key, None)
+        elif self._failures.pop(key, None):
+            # The status names them still. What worked may change nothing that would lead to another pass.
+            self.queue.add(key)
         return not failures
 
     async def _apply_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Failure]:
@@ -216,7 +223,8 @@ class Loop:
         try:
             await self.engine.apply(key, command)
         except EngineError as error:
-            return Failure(error.reason, str(error))
+            name = manifest_of(command.owned)["metadata"]["name"] if isinstance(command, Ensure) else ""
+            return Failure(error.reason, str(error), name)
         return None
 
 

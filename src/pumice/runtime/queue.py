@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from pumice.model.snapshot import JobKey
 
@@ -23,8 +24,7 @@ LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 MOST_RESTING = 1000
 
 
-@dataclass(slots=True)
-class KeyQueue:
+class KeyQueue(Struct):
     on_add: Callable[[], None] = lambda: None  # called when a key becomes ready or gets an earlier appointment
     _ready: dict[JobKey, None] = field(default_factory=dict)  # in the order in which they were added
     _serving: set[JobKey] = field(default_factory=set)
@@ -83,7 +83,8 @@ class KeyQueue:
         """When the next key is ready; a time in the past if one is ready now."""
         if self._ready:
             return LONG_AGO
-        self._drop_stale()
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def _promote_due(self, now: dt.datetime) -> None:
@@ -105,10 +106,6 @@ class KeyQueue:
         self._resting = {key: end - by for key, end in self._resting.items()}
         self._heap = [(moment, key) for key, moment in self._due.items()]
         heapq.heapify(self._heap)
-
-    def _drop_stale(self) -> None:
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
 
     def _release(self, key: JobKey) -> None:
         self._serving.discard(key)

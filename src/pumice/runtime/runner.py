@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from pumice.model.snapshot import JobKey
 from pumice.runtime.loop import Loop
@@ -20,8 +21,7 @@ LONGEST_SLEEP = 60.0
 SERVED: ContextVar[JobKey | None] = ContextVar("SERVED", default=None)
 
 
-@dataclass(slots=True)
-class Runner:
+class Runner(Struct):
     loop: Loop
     workers: int = 1
     # Called when a pass raises an unexpected exception; the job is tried again later. Without it the runner ends.

@@ -7,17 +7,21 @@ next pass starts from the status that is held back, so nothing that it records i
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.model.snapshot import JobKey
 from pumice.model.status import JobStatus
 from pumice.reconcile.decision import Decision
+from pumice.reconcile.events import TEXT_REASONS
 from pumice.runtime.queue import LONG_AGO
 
 
-@dataclass(slots=True)
-class StatusWrites:
+class StatusWrites(Struct):
     interval: dt.timedelta = dt.timedelta()
+    text_interval: dt.timedelta = dt.timedelta()  # of a message that changes while its reason stays
+    _told: dict[JobKey, dt.datetime] = field(default_factory=dict)
     _written: dict[JobKey, dt.datetime] = field(default_factory=dict)
     # The status that is held back, after the stored one.
     _held: dict[JobKey, tuple[JobStatus, JobStatus]] = field(default_factory=dict)
@@ -36,6 +40,26 @@ class StatusWrites:
             return until
         return None
 
+    def quiet(
+        self, key: JobKey, stored: JobStatus, decision: Decision, now: dt.datetime
+    ) -> tuple[Decision, dt.datetime | None]:
+        """Keep the message of a status that would change too soon after another; return until when.
+
+        A scheduler counts pods in its text again and again, and each change costs a write and an event.
+        """
+        before, after = stored.state, decision.status.state
+        if before == after:
+            return decision, None
+        until = self._told.get(key, LONG_AGO) + self.text_interval
+        is_text = before.message and after.message and replace(after, message=before.message) == before
+        if not (is_text and now < until <= now + self.text_interval):
+            if self.text_interval:
+                self._told[key] = now
+            return decision, None
+        status = replace(decision.status, state=before)
+        events = tuple(each for each in decision.events if each.reason != TEXT_REASONS.get(after.reason, after.reason))
+        return replace(decision, status=status, events=events), until
+
     def written(self, key: JobKey, now: dt.datetime) -> None:
         if self.interval:
             self._written[key] = now
@@ -47,6 +71,7 @@ class StatusWrites:
 
     def forget(self, key: JobKey) -> None:
         self._written.pop(key, None)
+        self._told.pop(key, None)
         self.release(key)
 
 

@@ -6,16 +6,10 @@ import datetime as dt
 
 import msgspec
 
+from pumice.store.history.run_history import PhaseSpan
 from pumice.ui.values import PodState, RetryBudget, Value
 
 # --- the timeline -------------------------------------------------------------------------------------------------
-
-
-class PhaseSpan(Value, frozen=True):
-    phase: str
-    start: dt.datetime
-    end: dt.datetime | None = None
-    attempt: int = 1
 
 
 class Segment(Value, frozen=True):
@@ -109,7 +103,6 @@ class PodRow(Value, frozen=True):
     gpus: tuple[str, ...] = ()
     cpu_points: tuple[float | None, ...] = ()
     memory_points: tuple[float | None, ...] = ()
-    gpu_points: tuple[float | None, ...] = ()
 
 
 class PodPage(Value, frozen=True):
@@ -171,6 +164,7 @@ class LogWindow(Value, frozen=True):
     share: int = 1  # 1 of so many lines came, and all with an error; only in the stream
     rate: int = 0  # lines a second, if `share` is not 1
     others: dict[int, int] = msgspec.field(default_factory=dict)  # lines of other attempts
+    html: str | msgspec.UnsetType = msgspec.UNSET  # with `html=1`: the lines as the page draws them, not `items`
 
 
 class SearchResult(Value, frozen=True):
@@ -214,6 +208,7 @@ class Metric(Value, frozen=True):
     name: str  # cpu, memory, gpu, gpuMemory
     unit: str  # cores, bytes, percent
     limit: float | None = None
+    unenforced: float | None = None  # a limit of the file that pods can exceed
     series: tuple[Series, ...] = ()
     median: tuple[float | None, ...] = ()
     low: tuple[float | None, ...] = ()  # 5th percentile
@@ -317,6 +312,7 @@ class File(Value, frozen=True):
     lines: tuple[str, ...]
     as_submitted: bool
     marks: dict[int, str] = msgspec.field(default_factory=dict)  # fired, or budget, by line
+    stored: bool | msgspec.UnsetType = msgspec.UNSET  # it is the Job as a cluster stores it
 
 
 # --- actions ------------------------------------------------------------------------------------------------------

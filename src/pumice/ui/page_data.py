@@ -1,32 +1,29 @@
-"""Everything that the page shows, behind one object. Its methods read files, so call them in threads.
-
-One thread calls the methods for logs, which may be large, and another one all others.
-"""
+"""Everything that the page shows, behind one object: it reads through the port, and works in threads."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pumice.client.local_client import LocalClient
-from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.run_store import StoredRun
+from pumice.client.backend import Backend, RunRef
+from pumice.client.observer import ListedRun, Observed, Observer
+from pumice.diagnosis.failures import Failure
+from pumice.model.job import TaskSpec
 from pumice.ui.data.actions import act, action_plan
-from pumice.ui.data.history import RunHistory
-from pumice.ui.data.jobs import JobData
-from pumice.ui.data.log_index import Mark
+from pumice.ui.data.events import event_page
+from pumice.ui.data.jobs import JobData, counts
 from pumice.ui.data.logs import Logs, RunLog
-from pumice.ui.data.machine import MachineData
-from pumice.ui.data.metrics import SampleCache, metrics, sample_size
-from pumice.ui.data.pods import limits_of, pod_page
+from pumice.ui.data.machine import info
+from pumice.ui.data.metrics import SampleCache, metrics
+from pumice.ui.data.pods import PodFacts, common_limits, page_of, pod_names, pod_page
 from pumice.ui.data.policies import file, policies
-from pumice.ui.data.rendered import RenderedPods
-from pumice.ui.data.runs import RunTable, group_of, is_over
+from pumice.ui.data.rendered import RenderedPods, yaml_of
+from pumice.ui.data.runs import RunList
 from pumice.ui.data.states import attempt_states
 from pumice.ui.data.timeline import TimelineQuery, timeline
 from pumice.ui.detail_values import (
@@ -53,265 +50,299 @@ _MOST_LINES: Final = 500
 _LINES_A_SECOND: Final = 500  # above it, the merged log shows a share
 _FEWEST_LINES: Final = 100  # that are worth a share
 _MOST_PODS: Final = 200
+_LISTED: Final = 20.0  # seconds within which a new run is in the list
 _MOST_PLOTS: Final = 8  # that are kept
 Changes = list[tuple[str, Any]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SeenJobs:
-    """What a browser has of the list: when each run was last written, by directory."""
+    """What a browser has of the list: each run, and its version."""
 
-    version: int
-    changed: Mapping[str, int]
-
-
-class NoSuchJobError(LookupError):
-    """No run has this uid. `gone` has the name of a run that was removed while the page was open, and when."""
-
-    def __init__(self, uid: str, gone: tuple[str, dt.datetime] | None = None) -> None:
-        super().__init__(f"{uid}: no run has this uid" if gone is None else f"{gone[0]} was deleted, with its record")
-        self.gone = gone
+    runs: Sequence[ListedRun]
+    versions: Mapping[RunRef, int]
 
 
 @dataclass(slots=True)
 class PageData:
-    client: LocalClient
-    runs: RunTable = field(init=False)
-    machine: MachineData = field(init=False)
+    backend: Backend
+    observer: Observer = field(init=False)
+    runs: RunList = field(init=False)
     jobs: JobData = field(init=False)
+    _samples: SampleCache = field(init=False)
     _logs: Logs = field(default_factory=Logs)
-    _samples: SampleCache = field(default_factory=SampleCache)
     _plots: dict[tuple[Any, ...], tuple[int, Metrics]] = field(default_factory=dict)  # with the size of the samples
     _rendered: RenderedPods = field(default_factory=RenderedPods)
-    _lock: RLock = field(default_factory=RLock)  # of all but the logs
+    # No history is continued while it is read. Logs may be large: while they are read, all else can be.
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _log_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self.runs, self.machine = RunTable(self.client), MachineData(self.client)
-        self.jobs = JobData(self.client, self.runs, self.machine)
+        self.observer = self.backend.observe()
+        self.runs = RunList(self.backend, self.observer)
+        self.jobs = JobData(self.backend, self.observer, self.runs)
+        self._samples = SampleCache(self.observer)
 
-    def run(self, uid: str) -> StoredRun:
-        """Return the run of a uid, or of a name such as `ddp:3`. Raises NoSuchJobError."""
-        with self._lock:
-            run = self.runs.find(uid)
-            if run is None:
-                try:
-                    run = self.client.find(uid)
-                except RunError as error:
-                    raise NoSuchJobError(uid, self.runs.gone.get(uid)) from error
-            return run
+    async def frame(self, token: str) -> Frame:
+        return Frame(await self.info(), token, self.observer.scope)
 
-    def info(self) -> Info:
-        with self._lock:
-            return self.machine.info()
+    async def info(self) -> Info:
+        capacity, notices = await self.observer.capacity(), self.observer.notices()
+        return info(capacity, self.observer.scope.name, self.backend.now(), notices)
 
-    def listing(self, group: Group, q: str, after: str) -> Listing:
-        with self._lock:
-            return self.jobs.listing(group, q, after)
+    async def listing(self, group: Group, q: str, after: str) -> Listing:
+        async with self._lock:
+            return await self.jobs.listing(group, q, after)
 
-    def job(self, uid: str) -> Job:
-        with self._lock:
-            return self.jobs.job(self.run(uid))
+    async def job(self, uid: str) -> Job:
+        async with self._lock:
+            return await self.jobs.job(await self.runs.observe(uid))
 
-    def job_view(self, frame: Frame, query: JobQuery) -> JobView:
+    async def job_view(self, frame: Frame, query: JobQuery) -> JobView:
         """Return a page of one job, with what its tab shows; `with_logs` adds the logs."""
-        job = self.job(query.uid)
+        job = await self.job(query.uid)
         attempt = job.attempt if query.attempt is None else query.attempt
         view = JobView(frame, job, query.tab, attempt, query.log_filter(job.attempt))
         match query.tab:
             case "resources":
-                return replace(view, metrics=self.metrics(query), pods=self.pods(query))
+                return replace(view, metrics=await self.metrics(query), pods=await self.pods(query))
             case "rendered":
-                return replace(view, rendered=self.rendered(query))
+                return replace(view, rendered=await self.rendered(query))
             case "events":
-                return replace(view, events=self.events(query))
+                return replace(view, events=await self.events(query))
             case "policies":
-                return replace(view, policies=self.policies(query), file=self.file(query))
+                return replace(view, policies=await self.policies(query), file=await self.file(query))
         blamed = query if query.pod or job.verdict is None else replace(query, pod=job.verdict.pod)
-        return replace(view, timeline=self.timeline(query), pods=self.pods(query), metrics=self.metrics(blamed))
+        view = replace(view, timeline=await self.timeline(query), pods=await self.pods(query))
+        return replace(view, metrics=await self.metrics(blamed))
 
-    def _history(self, query: JobQuery) -> tuple[RunHistory, int]:
-        """Return the history of a run, and the attempt that was chosen."""
-        history = self.runs.history(self.run(query.uid))
-        return history, history.attempt if query.attempt is None else query.attempt
+    async def _read(self, uid: str, work: Callable[[Observed], T]) -> T:
+        """Call a function of a run in a thread."""
+        async with self._lock:
+            return await asyncio.to_thread(work, await self.runs.observe(uid))
 
-    def timeline(self, query: JobQuery) -> Timeline:
+    async def timeline(self, query: JobQuery) -> Timeline:
         """Without `attempt` all attempts are shown, as they are on the page."""
-        with self._lock:
-            history, _ = self._history(query)
-            last_lines = self._logs.last_times(history.run.record.uid)
-            asked = TimelineQuery(query.attempt or 0, query.buckets, query.every)
-            return timeline(history, asked, self.client.now(), last_lines)
+        asked = TimelineQuery(query.attempt or 0, query.buckets, query.every)
+        now = self.backend.now()
+        return await self._read(query.uid, lambda seen: timeline(seen, asked, now, self._logs.last_times(seen.ref.uid)))
 
-    def pods(self, query: JobQuery) -> PodPage:
-        with self._lock:
-            history, attempt = self._history(query)
-            run = history.run
-            states = attempt_states(history, attempt or history.attempt, over=is_over(run, run.status()))
-            found = self._samples.of(run, states.attempt)
-            return pod_page(history, states, found, query.after, self._rendered.ranks(history))
+    async def pods(self, query: JobQuery) -> PodPage:
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            history, attempt = seen.history, _attempt(seen, query)
+            states = await asyncio.to_thread(attempt_states, history, attempt or history.attempt, over=seen.is_over)
+            samples = await self._samples.of(seen.ref).read(states.attempt)
+            addresses = await self.observer.addresses(seen, page_of(pod_names(history, states), query.after))
+            ranks = await asyncio.to_thread(self._rendered.ranks, history)
+            return await asyncio.to_thread(pod_page, history, states, query.after, PodFacts(samples, ranks, addresses))
 
-    def metrics(self, query: JobQuery) -> Metrics:
-        with self._lock:
-            history, attempt = self._history(query)
-            key = (history.run.record.uid, attempt, query.pod, query.step)
-            size = sample_size(history.run)
+    async def metrics(self, query: JobQuery) -> Metrics:
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            attempt = _attempt(seen, query)
+            key = (seen.ref, attempt, query.pod, query.step)
+            series = self._samples.of(seen.ref)
+            size = await series.samples.size()
             if key in self._plots and self._plots[key][0] == size:
                 return self._plots[key][1]
-            found = self._samples.of(history.run, attempt)
-            tasks = [limits_of(task) for task in history.job.spec.tasks]
-            cpu, memory = {each.cpu for each in tasks}, {each.memory for each in tasks}
-            limits = {
-                "cpu": cpu.pop() if len(cpu) == 1 else None,
-                "memory": memory.pop() if len(memory) == 1 else None,
-            }
+            found = await series.read(attempt)
+            limits = common_limits(seen.history)
+            plots = await asyncio.to_thread(metrics, found, attempt, query.pod, query.step, limits)
             while len(self._plots) >= _MOST_PLOTS:
                 self._plots.pop(next(iter(self._plots)))
-            self._plots[key] = (size, metrics(found, attempt, query.pod, query.step, limits))
-            return self._plots[key][1]
+            self._plots[key] = (size, plots)
+            return plots
 
-    def rendered(self, query: JobQuery) -> Rendered:
-        with self._lock:
-            history, attempt = self._history(query)
-            return self._rendered.rendered(history, query.pod, attempt, query.compare)
+    async def rendered(self, query: JobQuery) -> Rendered:
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            attempt = _attempt(seen, query)
+            found = await asyncio.to_thread(self._rendered.rendered, seen.history, query.pod, attempt, query.compare)
+            created = None if found.message else await self.observer.manifest(seen.ref, found.pod, attempt)
+            return found if created is None else msgspec.structs.replace(found, manifest=yaml_of(created))
 
-    def policies(self, query: JobQuery) -> Policies:
-        with self._lock:
-            return policies(self._history(query)[0])
+    async def policies(self, query: JobQuery) -> Policies:
+        return await self._read(query.uid, lambda seen: policies(seen.history))
 
-    def file(self, query: JobQuery) -> File:
-        with self._lock:
-            return file(self._history(query)[0])
+    async def file(self, query: JobQuery) -> File:
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            document = await self.observer.document(seen)
+            return await asyncio.to_thread(file, seen.history, document)
 
-    def events(self, query: JobQuery) -> Events:
-        with self._lock:
-            return self.runs.history(self.run(query.uid)).events.page(query.after_number)
+    async def events(self, query: JobQuery) -> Events:
+        before = query.after_number
+        return await self._read(query.uid, lambda seen: event_page(seen.history.events, before))
 
-    def action_plan(self, uid: str, name: str) -> ActionPlan:
-        with self._lock:
-            return action_plan(self.runs.history(self.run(uid)), name)
+    async def action_plan(self, uid: str, name: str) -> ActionPlan:
+        async with self._lock:
+            seen = await self.runs.observe(uid)
+            return await asyncio.to_thread(action_plan, seen, name, await self.observer.refusals(seen))
 
-    def act(self, uid: str, name: str) -> ActionResult:
+    async def act(self, uid: str, name: str) -> ActionResult:
+        async with self._lock:
+            seen = await self.runs.observe(uid)
+            refusals = await self.observer.refusals(seen)
         try:
-            return act(self.client, self.run(uid), name)
+            result = await act(self.backend, seen, name, refusals)
         finally:
-            with self._lock:
-                self.runs.forget()
-                self.machine.forget()
+            self.observer.forget()
+        if result.done and result.uid not in ("", uid):
+            await self._list(result.uid)
+        return result
+
+    async def _list(self, uid: str) -> None:
+        """Wait until a new run is listed, as the browser opens its page: a cluster tells of it a moment later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LISTED):
+                while True:
+                    async with self._lock:
+                        if any(each.ref.uid == uid for each in await self.runs.read()):
+                            return
+                    await asyncio.sleep(_LISTED / 400)
 
     # --- logs -----------------------------------------------------------------------------------------------------
 
-    def _log(self, query: JobQuery) -> tuple[RunLog, LogFilter]:
-        run = self.run(query.uid)
-        status = run.status()
+    async def _open_log(self, query: JobQuery) -> tuple[RunLog, LogFilter]:
+        """Return the log of a run with the lines that were printed by now. The lock of the logs is held."""
+        index = await self.runs.log(query.uid)
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            marks, newest = seen.history.events.marks[len(index.marks) :], seen.history.seq
+            chosen = query.log_filter(seen.history.attempt)
+        await asyncio.to_thread(index.number, marks, newest)
+        return self._logs.of(seen.ref.uid, index), chosen
 
-        def marks() -> tuple[Sequence[Mark], int]:
-            with self._lock:
-                history = self.runs.history(run)
-                return history.marks, history.seq
+    async def _first_failure(self, uid: str, attempt: int) -> Failure | None:
+        """Return what failed first in an attempt, or in the newest."""
 
-        with self._lock:
-            newest = self.runs.history(run).attempt
-        live = not is_over(run, status)
-        return self._logs.of(run.record.uid, run.directory, live=live, marks=marks), query.log_filter(newest)
+        def first(seen: Observed) -> Failure | None:
+            return next(iter(seen.history.failures(attempt or seen.history.attempt).in_order()), None)
 
-    def logs(self, query: JobQuery) -> LogWindow:
-        log, chosen = self._log(query)
-        if query.only and query.q:
-            window = log.matching(chosen, query.q, query.at, query.lines)
-        else:
-            window = log.window(chosen, query.at, query.lines, whole=query.whole)
-        first = self._blamed(log, chosen, query.uid)
-        return msgspec.structs.replace(window, first_error=first)
+        return await self._read(uid, first)
 
-    def _blamed(self, log: RunLog, chosen: LogFilter, uid: str) -> int | None:
-        """Return the number of the line that the verdict names; else of the first line with an error."""
-        with self._lock:
-            history = self.runs.history(self.run(uid))
-            failures = attempt_states(history, chosen.attempt or history.attempt, over=False).failures
-        found = None
-        if failures:
-            first = failures[0]
-            found = log.find(chosen, first.pod.short_name, first.attempt, first.end.last_line)
-        return log.first_error(chosen) if found is None else found
+    async def logs(self, query: JobQuery) -> LogWindow:
+        async with self._log_lock:
+            log, chosen = await self._open_log(query)
+            return await asyncio.to_thread(
+                _window, log, chosen, query, await self._first_failure(query.uid, chosen.attempt)
+            )
 
-    def search(self, query: JobQuery) -> SearchResult:
-        log, chosen = self._log(query)
-        return log.search(chosen, query.q, query.after_number or 0)
+    async def search(self, query: JobQuery) -> SearchResult:
+        async with self._log_lock:
+            log, chosen = await self._open_log(query)
+            return await asyncio.to_thread(log.search, chosen, query.q, query.after_number or 0)
 
-    def volume(self, query: JobQuery) -> Volume:
-        log, chosen = self._log(query)
-        return log.volume(chosen)
+    async def volume(self, query: JobQuery) -> Volume:
+        async with self._log_lock:
+            log, chosen = await self._open_log(query)
+            return await asyncio.to_thread(log.volume, chosen)
 
-    def with_logs(self, view: JobView, query: JobQuery) -> JobView:
-        search = self.search(query) if query.q else None
-        at = query.at
-        if at is None and search is not None and search.positions:
-            at = 0 if query.only else max(0, search.positions[0] - 10)
-        return replace(view, logs=self.logs(replace(query, at=at)), volume=self.volume(query), search=search)
+    async def with_logs(self, view: JobView, query: JobQuery) -> JobView:
+        async with self._log_lock:
+            log, chosen = await self._open_log(query)
+            failure = await self._first_failure(query.uid, chosen.attempt)
+
+            def read() -> JobView:
+                search, at = log.search(chosen, query.q, query.after_number or 0) if query.q else None, query.at
+                if at is None and search is not None and search.positions:
+                    at = 0 if query.only else max(0, search.positions[0] - 10)
+                window = _window(log, chosen, replace(query, at=at), failure)
+                return replace(view, logs=window, volume=log.volume(chosen), search=search)
+
+            return await asyncio.to_thread(read)
+
+    async def tasks(self, uid: str) -> Sequence[TaskSpec]:
+        return await self._read(uid, lambda seen: seen.history.job.spec.tasks)
 
     # --- changes --------------------------------------------------------------------------------------------------
 
-    def changed_jobs(self, seen: SeenJobs | None) -> tuple[SeenJobs, Changes]:
+    async def changed_jobs(self, seen: SeenJobs | None) -> tuple[SeenJobs, Changes]:
         """Return the jobs that have changed since `seen`, and what is seen now."""
-        with self._lock:
-            version = self.runs.refresh()
-            if seen is not None and seen.version == version:
+        async with self._lock:
+            runs = await self.runs.read()
+            if seen is not None and seen.runs is runs:
                 return seen, []
-            known = {each.directory: each for each in self.runs.all()}
-            now = SeenJobs(version, {directory: each.changed for directory, each in known.items()})
+            now = SeenJobs(runs, {each.ref: each.version for each in runs})
             if seen is None:
                 return now, []
-            changed = [each for each, moment in now.changed.items() if seen.changed.get(each) != moment]
-            changes: Changes = [("job", self.jobs.row(known[directory])) for directory in changed[:_MOST_ROWS]]
-            gone = sum(directory not in known for directory in seen.changed)
+            changed = [each for each in runs if seen.versions.get(each.ref) != each.version]
+            changes: Changes = [("job", await self.jobs.row(each)) for each in changed[:_MOST_ROWS]]
+            gone = len(seen.versions.keys() - now.versions.keys())
             if changed or gone:
-                changes.append(("jobs", {"counts": self.jobs.counts(), "changed": len(changed), "gone": gone}))
+                changes.append(("jobs", {"counts": counts(runs), "changed": len(changed), "gone": gone}))
             return now, changes
 
-    def changed_job(self, query: JobQuery, at: JobPosition) -> tuple[JobPosition, Changes]:
+    async def changed_job(self, query: JobQuery, at: JobPosition) -> tuple[JobPosition, Changes]:
         """Return what has changed in a job since a position, and the position now."""
-        with self._lock:
-            run = self.run(query.uid)
-            history = self.runs.history(run)
-            samples = sample_size(run)
+        async with self._lock:
+            seen = await self.runs.observe(query.uid)
+            history = seen.history
+            samples = await self._samples.of(seen.ref).samples.size()
             now = JobPosition(history.seq, at.lines, samples)
             changes: Changes = []
             if history.seq != at.seq:
-                job = self.jobs.job(run)
-                states = attempt_states(history, history.attempt, over=is_over(run, run.status())).states
-                pods = [life for life in history.lives.values() if life.seq > at.seq and at.seq >= 0]
-                changes.append(("job", job))
+                changes.append(("job", await self.jobs.job(seen)))
                 changes.append(("event", {"seq": history.seq, "total": history.events.total}))
                 if history.phases:
                     changes.append(("phase", history.phases[-1]))
-                shown = [{"pod": each.name, "state": states.get(each.name)} for each in pods[-_MOST_PODS:]]
-                changes.append(("pod", {"attempt": history.attempt, "items": shown, "changed": len(pods)}))
+                changes.append(("pod", await asyncio.to_thread(_changed_pods, seen, at.seq)))
             if samples != at.samples and samples:
                 changes.append(("metric", {"size": samples}))
             return now, changes
 
-    def changed_waiting(self, query: JobQuery, seen: Waiting | None) -> tuple[Waiting | None, Changes]:
+    async def changed_waiting(self, query: JobQuery, seen: Waiting | None) -> tuple[Waiting | None, Changes]:
         """Return why a job waits, and a change if that was not seen: the journal says nothing about the queue."""
-        with self._lock:
-            run = self.run(query.uid)
-            waiting = group_of(run.status()) is Group.WAITING
-            now = self.machine.waiting(run, with_queue=True) if waiting else None
-            return now, [] if now is None or now == seen else [("job", self.jobs.job(run))]
+        async with self._lock:
+            run = await self.runs.observe(query.uid)
+            now = await self.jobs.waiting(run, with_queue=True)
+            return now, [] if now is None or now == seen else [("job", await self.jobs.job(run))]
 
-    def new_lines(self, query: JobQuery, at: JobPosition, seconds: float | None = None) -> LogWindow | None:
+    async def new_lines(self, query: JobQuery, at: JobPosition, seconds: float | None = None) -> LogWindow | None:
         """Return the lines after a position, at most the newest ones; None if there are none.
 
         `seconds` is the time since that position: if more lines came than can be read, and no pod was chosen, only a
         share of them is returned.
         """
-        log, chosen = self._log(query)
-        total = log.view(chosen).total
-        if total == at.lines:
-            return None
-        if at.lines < 0:
-            return log.window(chosen, total, 1)
-        most = max(_FEWEST_LINES, int(_LINES_A_SECOND * (seconds or 0.0)))
-        if seconds and total - at.lines > most and not chosen.pod:
-            shared = log.share(chosen, at.lines, most)
-            return msgspec.structs.replace(shared, rate=round((total - at.lines) / seconds))
-        return log.window(chosen, max(at.lines, total - _MOST_LINES), _MOST_LINES)
+        async with self._log_lock:
+            log, chosen = await self._open_log(query)
+            return await asyncio.to_thread(_new_lines, log, chosen, at, seconds)
+
+
+def _attempt(seen: Observed, query: JobQuery) -> int:
+    return seen.history.attempt if query.attempt is None else query.attempt
+
+
+def _window(log: RunLog, chosen: LogFilter, query: JobQuery, failure: Failure | None) -> LogWindow:
+    """Return lines, and the number of the line that the verdict names; else of the first line with an error."""
+    if query.only and query.q:
+        window = log.matching(chosen, query.q, query.at, query.lines)
+    else:
+        window = log.window(chosen, query.at, query.lines, whole=query.whole)
+    found = None
+    if failure is not None:
+        found = log.find(chosen, failure.pod.short_name, failure.attempt, failure.end.last_line)
+    return msgspec.structs.replace(window, first_error=log.first_error(chosen) if found is None else found)
+
+
+def _changed_pods(seen: Observed, since: int) -> dict[str, Any]:
+    history = seen.history
+    states = attempt_states(history, history.attempt, over=seen.is_over).states
+    pods = [life for life in history.lives.values() if life.seq > since >= 0]
+    shown = [{"pod": each.name, "state": states.get(each.name)} for each in pods[-_MOST_PODS:]]
+    return {"attempt": history.attempt, "items": shown, "changed": len(pods)}
+
+
+def _new_lines(log: RunLog, chosen: LogFilter, at: JobPosition, seconds: float | None) -> LogWindow | None:
+    total = log.view(chosen).total
+    if total == at.lines:
+        return None
+    if at.lines < 0:
+        return log.window(chosen, total, 1)
+    most = max(_FEWEST_LINES, int(_LINES_A_SECOND * (seconds or 0.0)))
+    if seconds and total - at.lines > most and not chosen.pod:
+        shared = log.share(chosen, at.lines, most)
+        return msgspec.structs.replace(shared, rate=round((total - at.lines) / seconds))
+    return log.window(chosen, max(at.lines, total - _MOST_LINES), _MOST_LINES)

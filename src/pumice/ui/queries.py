@@ -23,7 +23,7 @@ class BadQueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """`?tab&attempt&pod&task&stream&at&lines&q&only&whole&compare&after&step&buckets&every`.
+    """`?tab&attempt&pod&task&stream&at&lines&q&only&whole&html&compare&after&step&buckets&every`.
 
     Without `attempt` it is the newest; `all` is 0.
     """
@@ -39,6 +39,7 @@ class JobQuery:
     q: str = ""
     only: bool = False  # lines with `q` only
     whole: bool = False  # long lines are not cut
+    html: bool = False  # lines are drawn
     compare: str = ""
     after: str = ""
     step: float | None = None
@@ -70,6 +71,7 @@ class JobQuery:
             q=query.get("q", ""),
             only=bool(query.get("only")),
             whole=bool(query.get("whole")),
+            html=bool(query.get("html")),
             compare=query.get("compare", ""),
             after=query.get("after", ""),
             step=None if step is None else float(step),

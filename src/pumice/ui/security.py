@@ -22,6 +22,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from pumice.ui.pages import needs_token_page, opened_page
+
 OPEN: Final = "/open"  # the path that takes the token
 COOKIE: Final = "pumice"
 TOKEN_HEADER: Final = "X-Pumice-Token"  # noqa: S105 - the name of a header
@@ -51,14 +53,6 @@ _STYLE: Final = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
 )
 _STYLE_HASH: Final = "sha256-" + b64encode(sha256(_STYLE.encode()).digest()).decode()
-_NEEDS_TOKEN: Final = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pumice</title>'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    f"<style>{_STYLE}</style><main><h1>This page needs its token</h1>"
-    "<p>The one in the address is missing, was used already, or belongs to an earlier start of <code>pumice ui</code>."
-    "<p>Open it again from a terminal; this prints a fresh address:<pre>pumice ui</pre>"
-    "<p>Nothing of any job was sent to this browser.</main></html>"
-)
 
 
 @dataclass(slots=True)
@@ -107,15 +101,13 @@ class Gate:
         if request.method != "GET":
             return refused()
         if not self._is_known(request):
-            if not self._token or not compare_digest(given.encode(), self._token.encode()):
+            if not self._token or not _same(given, self._token):
                 return needs_token() if self._is_opened(request) else refused()
             self._token = ""
         if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             response = web.Response(status=303, headers={**HEADERS, "Location": "/"})
         else:
-            # A strict cookie is not sent along with a redirect from another site, but with a navigation of this page.
-            page = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>Pumice</title>'
-            response = web.Response(text=page, content_type="text/html", headers=HEADERS)
+            response = web.Response(text=opened_page(), content_type="text/html", headers=HEADERS)
         response.set_cookie(COOKIE, self._cookie, httponly=True, samesite="Strict", path="/", max_age=_A_WEEK)
         return response
 
@@ -126,7 +118,7 @@ class Gate:
         return opened and request.method == "GET" and self._is_own_origin(request)
 
     def _is_known(self, request: web.Request) -> bool:
-        return compare_digest(request.cookies.get(COOKIE, "").encode(), self._cookie.encode())
+        return _same(request.cookies.get(COOKIE, ""), self._cookie)
 
     def _is_own_origin(self, request: web.Request) -> bool:
         origin = request.headers.get("Origin")
@@ -139,15 +131,23 @@ class Gate:
             return False
         given = request.headers.get(TOKEN_HEADER, "")
         if not given and request.content_type == "application/x-www-form-urlencoded":
-            given = str((await request.post()).get(TOKEN_FIELD, ""))
-        return compare_digest(given.encode(), self.form_token.encode())
+            try:
+                given = str((await request.post()).get(TOKEN_FIELD, ""))
+            except (ValueError, LookupError, OSError, web.RequestPayloadError):
+                return False  # it is no form, or does not arrive
+        return _same(given, self.form_token)
+
+
+def _same(given: str, secret: str) -> bool:
+    # What a browser sends may be no text: its bytes arrive as halves of characters.
+    return compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def needs_token() -> web.Response:
     """Return a page that says how to get one that is answered. It says nothing about what there is."""
     policy = f"default-src 'none'; style-src '{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'"
     headers = {**HEADERS, "Content-Security-Policy": policy, "Connection": "close"}
-    return web.Response(text=_NEEDS_TOKEN, content_type="text/html", status=403, headers=headers)
+    return web.Response(text=needs_token_page(_STYLE), content_type="text/html", status=403, headers=headers)
 
 
 def refused() -> web.Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +17,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from pumice.ui.page_data import NoSuchJobError, PageData, SeenJobs
+from pumice.store.run_errors import RunError
+from pumice.ui.data.runs import NoSuchJobError
+from pumice.ui.page_data import PageData, SeenJobs
+from pumice.ui.pages import draw_lines
 from pumice.ui.queries import JobPosition, JobQuery
 from pumice.ui.security import HEADERS
 from pumice.ui.values import Waiting
@@ -29,8 +32,6 @@ _LATE: Final = 1.0
 _SHARE: Final = 60  # a poll that takes a second is followed by this many seconds of rest
 _RETRY: Final = 1000  # milliseconds until a browser connects again
 _WRITE_SECONDS: Final = 10.0
-
-Read = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Streams:
-    """`read` and `read_logs` run a function in the thread that may call it."""
-
     data: PageData
-    read: Read
-    read_logs: Read
     _open: int = 0
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -72,8 +69,8 @@ class Streams:
             async for event in source:
                 # A browser that does not read is disconnected.
                 await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
-        except NoSuchJobError:
-            # The run was removed. Not a 404: a browser could not tell it from a server that is away.
+        except (NoSuchJobError, RunError):
+            # The run was removed, or cannot be read. Not a 404: a browser could not tell it from a server that is away.
             with suppress(ConnectionError):
                 await response.write(_encoded(Sent("gone", {})))
         except (ConnectionError, TimeoutError):
@@ -99,13 +96,17 @@ class Streams:
         """Yield the jobs that change, those that are gone, and the numbers of the filters."""
         seen: SeenJobs | None = None
         beat = float("-inf")
+        notices: Sequence[str] = ()
         async for now in self._ticks():
-            seen, changes = await self.read(self.data.changed_jobs, seen)
+            seen, changes = await self.data.changed_jobs(seen)
             for kind, value in changes:
                 yield Sent(kind, value)
+            if (told := self.data.observer.notices()) != notices:
+                notices = told
+                yield Sent("notice", notices)
             if now - beat >= _BEAT:
                 beat = now
-                yield Sent("beat", {"time": self.data.client.now()})
+                yield Sent("beat", {"time": self.data.backend.now()})
 
     async def _job(self, query: JobQuery, last: str) -> AsyncIterator[Sent]:
         """Yield the changes of one job after the entry and the line that `last` names."""
@@ -113,21 +114,26 @@ class Streams:
         beat = float("-inf")
         read: float | None = None
         waiting: Waiting | None = None
+        tasks = await self.data.tasks(query.uid) if query.html else ()
+        notices: Sequence[str] = ()
         async for now in self._ticks():
-            at, changes = await self.read(self.data.changed_job, query, at)
+            at, changes = await self.data.changed_job(query, at)
             for kind, value in changes:
                 yield Sent(kind, value, str(at))
+            if (told := self.data.observer.notices()) != notices:
+                notices = told
+                yield Sent("notice", notices, str(at))
             before, read = read, time.monotonic()
-            lines = await self.read_logs(self.data.new_lines, query, at, None if before is None else read - before)
+            lines = await self.data.new_lines(query, at, None if before is None else read - before)
             if lines is not None:
                 at = JobPosition(at.seq, lines.total, at.samples)
-                yield Sent("line", lines, str(at))
+                yield Sent("line", draw_lines(lines, tasks) if query.html else lines, str(at))
             if now - beat >= _BEAT:
                 beat = now
-                waiting, changes = await self.read(self.data.changed_waiting, query, waiting)
+                waiting, changes = await self.data.changed_waiting(query, waiting)
                 for kind, value in changes:
                     yield Sent(kind, value, str(at))
-                yield Sent("beat", {"time": self.data.client.now()}, str(at))
+                yield Sent("beat", {"time": self.data.backend.now()}, str(at))
 
 
 def _encoded(event: Sent) -> bytes:

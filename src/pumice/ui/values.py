@@ -7,10 +7,17 @@ escape it.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
+
+from pumice.diagnosis.hang import Hang
+from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.verdict import Verdict
+from pumice.model.text import shown_words
+from pumice.store.run_record import PublishedPort
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -36,11 +43,26 @@ class Group(StrEnum):
     """The filters of the list, `?phase=`."""
 
     ALL = "all"
-    ACTIVE = "active"  # it has its room and has not ended
+    ACTIVE = "active"  # it has its resources and has not ended
     WAITING = "waiting"
     FAILED = "failed"
-    SUSPENDED = "suspended"
-    DONE = "done"  # ended, and did not fail
+    SUSPENDED = "suspended"  # or held
+    STOPPED = "stopped"  # by a person
+    DONE = "done"  # succeeded
+
+
+GROUPS: Final[Mapping[Outcome, Group]] = {
+    Outcome.HELD: Group.SUSPENDED,
+    Outcome.WAITING: Group.WAITING,
+    Outcome.STARTING: Group.ACTIVE,
+    Outcome.RUNNING: Group.ACTIVE,
+    Outcome.RESTARTING: Group.ACTIVE,
+    Outcome.STOPPING: Group.ACTIVE,
+    Outcome.SUSPENDED: Group.SUSPENDED,
+    Outcome.SUCCEEDED: Group.DONE,
+    Outcome.FAILED: Group.FAILED,
+    Outcome.STOPPED: Group.STOPPED,
+}
 
 
 # --- the machine --------------------------------------------------------------------------------------------------
@@ -50,6 +72,7 @@ class Resources(Value, frozen=True):
     cpu: float = 0.0  # cores
     memory: int = 0  # bytes
     gpus: tuple[str, ...] = ()  # numbers of devices
+    gpu_number: int | msgspec.UnsetType = msgspec.UNSET  # where they have no numbers
 
 
 class Reservation(Value, frozen=True):
@@ -77,6 +100,7 @@ class Holder(Value, frozen=True):
     amount: str  # for people
     until: dt.datetime | None = None
     because: str = ""  # of what `until` follows: `activeDeadlineSeconds`
+    outcome: Outcome | None = None  # of a run
     phase: str = ""
 
 
@@ -96,12 +120,22 @@ class Hint(Value, frozen=True):
     command: str = ""
 
 
+class Evidence(Value, frozen=True):
+    """What an object of a cluster says about the reason."""
+
+    subject: str  # `Pod train-worker-0`
+    field: str
+    since: dt.datetime | None
+    text: str
+
+
 class QueueEntry(Value, frozen=True):
     """A run that holds room, or waits. `position` is None for one that holds it."""
 
     position: int | None
     job: str
     uid: str
+    outcome: Outcome | None
     phase: str
     needs: str  # `8 GPUs, 16 CPUs, 64 GiB`
     until: dt.datetime | None = None
@@ -111,6 +145,7 @@ class QueueEntry(Value, frozen=True):
 class Waiting(Value, frozen=True):
     code: str  # of `pumice why`
     text: str
+    lead: str = ""  # the beginning of the text that names what is short
     since: dt.datetime | None = None
     position: int | None = None  # from 1
     pods: int = 0  # that start together
@@ -119,6 +154,11 @@ class Waiting(Value, frozen=True):
     short: tuple[Shortage, ...] = ()
     hints: tuple[Hint, ...] = ()
     queue: tuple[QueueEntry, ...] = ()  # only in a job, not in the list
+    evidence: tuple[Evidence, ...] | msgspec.UnsetType = msgspec.UNSET  # only on a cluster
+
+    @property
+    def after_lead(self) -> str:
+        return self.text.removeprefix(self.lead)
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
@@ -136,11 +176,12 @@ class Attempt(Value, frozen=True):
     outcome: str  # running, failed, completed, stopped, waiting
     start: dt.datetime
     end: dt.datetime | None = None
+    ran: float | None = None  # seconds for which it had its resources; None if it has not ended
     first: str = ""  # the pod that failed first
     exit: str = ""  # how: `exit code 1`, `signal 9 (SIGKILL)`
     exit_code: int | None = None
     last_line: str = ""
-    then: str = ""  # what a policy did
+    then: str = ""  # what a policy did: `PodFailed → RestartJob`
 
 
 class LastLine(Value, frozen=True):
@@ -160,8 +201,9 @@ class JobRow(Value, frozen=True):
     number: int
     namespace: str
     file: str
+    outcome: Outcome
     phase: str
-    group: Group
+    group: Group  # of its outcome
     created: dt.datetime
     since: dt.datetime  # of the phase
     reason: str = ""
@@ -175,20 +217,38 @@ class JobRow(Value, frozen=True):
     started: dt.datetime | None = None
     finished: dt.datetime | None = None
     ran: float | None = None  # seconds
-    waited: float | None = None  # seconds before it got its room
+    waited: float | None = None  # seconds before it got its resources
     text: str = ""
+    lead: str = ""  # the beginning of the text that names what failed
     last_line: LastLine | None = None
     waiting: Waiting | None = None
     note: str = ""  # of the user
+    args: tuple[str, ...] = ()  # of the program
     mode: str = ""  # foreground or detached
     host: str = ""
     priority: int = 0
     exit_code: int | None = None
+    code: str = ""  # what changed of its code before the newest attempt
+    hang: Hang | None = None  # while no pod prints anything
+    published: tuple[PublishedPort, ...] = ()
     damaged: str = ""  # what cannot be read of it
+
+    @property
+    def after_lead(self) -> str:
+        return self.text.removeprefix(self.lead)
 
     @property
     def is_active(self) -> bool:
         return self.group is Group.ACTIVE
+
+    @property
+    def typed_args(self) -> str:
+        return shown_words(self.args)
+
+    @property
+    def identity(self) -> str:
+        """What tells it from other runs of its Job: arguments and note."""
+        return " · ".join(filter(None, (self.typed_args, self.note)))
 
 
 class Listing(Value, frozen=True):
@@ -207,40 +267,6 @@ class Listing(Value, frozen=True):
     others: int = 0
 
 
-class Follower(Value, frozen=True):
-    pod: str
-    exit: str
-    delay: float | None  # seconds after the first; negative if it ended before
-
-
-class PolicyPosition(Value, frozen=True):
-    text: str  # `PodFailed -> RestartJob`
-    path: str  # `spec.policies[1]`
-    file: str = ""
-    line: int | None = None
-
-
-class Verdict(Value, frozen=True):
-    """Why the run ended, or what failed so far. `lines` is the text that `pumice run` prints."""
-
-    text: str  # the first line
-    pod: str = ""  # that failed first; empty if no pod did
-    container: str = ""
-    exit: str = ""  # `exit code 1`
-    exit_code: int | None = None
-    signal: int = 0
-    reason: str = ""
-    time: dt.datetime | None = None
-    after: float | None = None  # seconds from the pod's creation
-    cause: str = ""  # where the program could print nothing, such as OOMKilled
-    last_line: str = ""
-    followers: tuple[Follower, ...] = ()
-    before: str = ""  # whether earlier attempts failed the same way
-    policy: PolicyPosition | None = None
-    next: str = ""  # a command
-    lines: tuple[str, ...] = ()
-
-
 class RetryBudget(Value, frozen=True):
     spent: int
     limit: int
@@ -257,7 +283,9 @@ class Action(Value, frozen=True):
 class Job(JobRow, frozen=True):
     """`GET /api/jobs/{uid}`. `actions` has the four buttons, in their order."""
 
-    verdict: Verdict | None = None
+    verdict: Verdict | None = None  # why it ended, or what failed so far
+    before: str = ""  # whether earlier attempts failed the same way
+    max_attempts: int = 0  # that it may have
     budget: RetryBudget | None = None
     actions: tuple[Action, ...] = ()
     min_available: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from pumice.client.observer import Scope
 from pumice.ui.detail_values import (
     ActionPlan,
     Events,
@@ -37,6 +38,7 @@ class Frame:
 
     info: Info
     token: str
+    scope: Scope = field(default_factory=Scope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ class MarkTree(Struct, frozen=True):
             line, column, children = found
         return line, column
 
+    def find(self, path: Path) -> Mark | None:
+        """Return the mark of a path; None if the file does not have it."""
+        mark: Mark | None = (self.line, self.column, self.children)
+        for step in path:
+            mark = None if mark is None else _step(mark[2], step)
+        return mark
+
 
 def _step(children: Marks, step: str | int) -> Mark | None:
     if isinstance(children, dict) and isinstance(step, str):

@@ -156,15 +156,12 @@ class _Reader:
             self._problem("a list or a mapping cannot be a key", "keys must be strings", (line, column))
             top.set_key(DROPPED, line, column)
         else:
-            self._add_entry(top, node)
-
-    def _add_entry(self, top: MappingNode, node: Node) -> None:
-        key, top.key = top.key, KEY_COMES
-        if isinstance(key, str):
-            top.entries[key] = node.value
-            top.entry_marks[key] = (top.key_line, top.key_column, node.marks)
-        elif key is MERGE:
-            self._merge(top, node)
+            key, top.key = top.key, KEY_COMES
+            if isinstance(key, str):
+                top.entries[key] = node.value
+                top.entry_marks[key] = (top.key_line, top.key_column, node.marks)
+            elif key is MERGE:
+                self._merge(top, node)
 
     def _merge(self, top: MappingNode, node: Node) -> None:
         position, before = (top.key_line, top.key_column), len(top.merged)
@@ -184,7 +181,12 @@ class _Reader:
             top.set_key(DROPPED, self.line, self.column)
             return
         if not isinstance(key, str):
-            self._refuse_key(key, text)
+            if isinstance(key, bool):
+                meaning = f"means {str(key).lower()}"
+            else:
+                meaning = "means null" if key is None else "is a number"
+            subject = f"{_shown(text)} without quotes" if text else "an empty key"
+            self._problem(f"{subject} {meaning} in YAML, and a key must be a string", f'quote it: "{_shown(text)}":')
             key = text
         if key in top.entry_marks:
             first = top.entry_marks[key][0]
@@ -225,14 +227,6 @@ class _Reader:
     def _refuse_tag(self, tag: str) -> None:
         shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
         self._problem(f"tag {_shown(shown)} is not accepted", _ACCEPTED_TAGS)
-
-    def _refuse_key(self, key: object, text: str) -> None:
-        if isinstance(key, bool):
-            meaning = f"means {str(key).lower()}"
-        else:
-            meaning = "means null" if key is None else "is a number"
-        subject = f"{_shown(text)} without quotes" if text else "an empty key"
-        self._problem(f"{subject} {meaning} in YAML, and a key must be a string", f'quote it: "{_shown(text)}":')
 
     def _count(self, values: int) -> None:
         self._values += values

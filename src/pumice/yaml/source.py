@@ -84,6 +84,8 @@ def _unreadable(file: str, error: OSError) -> Problem:
 
 
 def _missing_hint(file: str) -> str:
+    if os.path.islink(file):
+        return f"it is a link to {os.readlink(file)}, which does not exist"
     directory, name = os.path.split(file)
     try:
         names = sorted(each for each in os.listdir(directory or ".") if each.endswith((".yaml", ".yml", ".json")))

@@ -23,9 +23,9 @@ from pumice.engines.local.sandbox.client import Ended, Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import KernelSupport, check_kernel
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs, SandboxOptions
+from tests.patience import PATIENCE
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LONGEST_TEST = 60
 AS_ROOT = os.geteuid() == 0
 
 
@@ -94,7 +94,7 @@ class Box:
         return await self.start(self.spec(pod, *argv, mounts=python_mounts(), **changes))
 
     async def exec(self, container: str, *argv: str) -> tuple[int, bytes]:
-        return await self.sandbox.exec(container, argv, {"PATH": PATH}, 30)
+        return await self.sandbox.exec(container, argv, {"PATH": PATH}, PATIENCE)
 
 
 class Output:
@@ -164,7 +164,7 @@ class _Shared:
 
     def run(self, test: Callable[[Box], Awaitable[None]]) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(LONGEST_TEST):
+            async with asyncio.timeout(PATIENCE):
                 sandbox = self._sandbox = self._sandbox or await _SharedSandbox.start("shared", self._directory)
                 made = Box(sandbox)
                 try:
@@ -227,7 +227,7 @@ def as_test(
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(LONGEST_TEST):
+        async with asyncio.timeout(PATIENCE):
             await story
 
     asyncio.run(bounded())

@@ -46,8 +46,8 @@ def pairs(kind, message, cost, close=False):
         size += fill(a, message) * cost // len(message)
         held.append(b if close else (a, b))
 """
-# Without a limit, they end by themselves after a while.
-_ATTACK = f"{_COMMON}\ndef hold():\n    time.sleep(20)\n    os._exit(0)\n"
+# Longer than a test waits.
+_ATTACK = f"{_COMMON}\ndef hold():\n    time.sleep(1000)\n    os._exit(0)\n"
 # A small one waits for the signal to end. Its children end with it.
 _HARMLESS = f"""{_COMMON}
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])

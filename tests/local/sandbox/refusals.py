@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 # Answers EPERM to unshare(), either with the flag NEWUSER or without it.
 _FILTER = """
@@ -57,6 +58,6 @@ def run_refused(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )

@@ -16,6 +16,7 @@ from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.sandbox_errors import GONE, StartError
 from pumice.engines.local.sandbox.specs import File, Mount, RootFs, Tmpfs
 from tests.local.sandbox.boxes import AS_ROOT, Box, in_box
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -193,7 +194,7 @@ async def test_exec_runs_inside_of_the_container(box: Box) -> None:
     assert await output.line() == "up"
     env = {"PATH": os.defpath, "MINE": "yes"}
     script = "cat /tmp/file; hostname; echo $MINE; pwd; cat /proc/1/comm; echo bad >&2; exit 6"
-    code, text = await box.sandbox.exec(output.container, ["sh", "-c", script], env, 30)
+    code, text = await box.sandbox.exec(output.container, ["sh", "-c", script], env, PATIENCE)
     assert (code, text) == (6, b"there\npod-0\nyes\n/opt\nsh\nbad\n")
     assert await box.exec(output.container, "sh", "-c", "kill -9 $$") == (137, b"")
     # A process in the background does not delay the end.

@@ -18,6 +18,7 @@ from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from tests.conftest import seed
 from tests.local.sandbox.boxes import Box, box, in_box, run
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -46,7 +47,6 @@ async def main(directory, marker):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-TIMEOUT = 40
 
 
 def _processes(*marks: str) -> list[str]:
@@ -63,7 +63,7 @@ def _processes(*marks: str) -> list[str]:
 
 
 def _until_empty(find: Callable[[], list[str]]) -> list[str]:
-    end = time.monotonic() + TIMEOUT
+    end = time.monotonic() + PATIENCE
     while (found := find()) and time.monotonic() < end:
         time.sleep(0.01)
     return found

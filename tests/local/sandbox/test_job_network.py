@@ -24,7 +24,7 @@ while True:
 CLIENT = """
 import socket, sys
 for name in sys.argv[2:]:
-    with socket.create_connection((name, int(sys.argv[1])), timeout=20) as connection:
+    with socket.create_connection((name, int(sys.argv[1])), timeout=100) as connection:
         print(connection.makefile().read(), end="")
 """
 
@@ -117,7 +117,7 @@ async def test_64_pods_at_once_reach_each_other(box: Box) -> None:
     program = (
         "import socket, sys\n"
         "for address in sys.argv[1:]:\n"
-        "    try: socket.create_connection((address, 9), timeout=20)\n"
+        "    try: socket.create_connection((address, 9), timeout=100)\n"
         "    except ConnectionRefusedError: continue\n"
         "    sys.exit(address)\n"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.meta.tree import ROOT
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -49,7 +50,7 @@ def _run_in(setup: str, script: str, directory: Path, flags: str = "-Urmpf") -> 
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stdout + done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.admission.admit import admit, admit_stored
+from pumice.admission.admit import admit, admit_stored, restore
 from pumice.model.job import Job, Manifest
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import Row, error, found, task
@@ -174,6 +174,12 @@ def test_a_valid_job_is_returned_as_written_and_with_defaults() -> None:
     assert (admitted.written.spec.queue, admitted.job.spec.queue) == ("", "default")
     assert list(admitted.written.spec.plugins) == ["mpi"]
     assert [plugin.name for plugin in admitted.plugins] == ["svc", "ssh", "mpi"]
+
+
+def test_an_admitted_job_is_restored_without_its_rules() -> None:
+    admitted = admit(a_document(plugins={"mpi": ["--master=worker", "--worker=worker"]}), a_context())
+    stored = {**msgspec.to_builtins(admitted.written), "status": {"state": {"phase": "Running"}}}
+    assert restore(stored, a_context()) == msgspec.structs.replace(admitted, findings=())
 
 
 def test_a_name_that_is_yet_to_be_made_has_a_stand_in() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pumice.admission.updates import check_update, scale_down_command, scaled
+from pumice.admission.updates import check_update, scale_down_command
 from pumice.model.codec import decode
-from pumice.model.job import Job, JobSpec, Manifest, TaskSpec
+from pumice.model.job import Job, JobSpec, Manifest, TaskSpec, scaled
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.unit.admission.findings import POD, Row, error, rows
 

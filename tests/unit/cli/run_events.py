@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from pumice.engines.local.events import LogLine, PhaseChanged, PodChanged
-from pumice.engines.local.outcome import Failure, Outcome, Stop
+from pumice.diagnosis.failures import Failure
+from pumice.diagnosis.verdict import Evidence, judge
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.decision import JobEvent
+from pumice.store.events import LogLine, PhaseChanged, PodChanged
+from pumice.store.run_end import RunEnded, Stop, stop_reason
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 ACTED = JobEvent("ExecuteAction", "", pod="w-0", policy=SPEC / "policies" / 0, event="PodFailed", action="RestartJob")
@@ -52,17 +54,22 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
 
 
 def entered(
-    phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: Any
+    phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", cause: str = "", **counts: Any
 ) -> PhaseChanged:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
-    return PhaseChanged(JOB, JobStatus(state=state, **counts), attempt, acted)
+    return PhaseChanged(JOB, JobStatus(state=state, **counts), attempt, acted, cause)
 
 
-def outcome(phase: str, *ends: ContainerEnd, stop: Stop | None = None, **fields: Any) -> Outcome:
+def outcome(phase: str, *ends: ContainerEnd, stop: Stop | None = None, **fields: Any) -> RunEnded:
     """Of a job whose pods w-0, w-1 and so on failed in this order."""
     status = JobStatus(state=JobState(phase=phase, reason="" if phase == "Completed" else "PodFailed"), retry_count=1)
     failures = [Failure(pod("w", index, PodPhase.FAILED, end), end) for index, end in enumerate(ends)]
-    return Outcome(msgspec.structs.replace(JOB, status=status), failures, stop=stop, **fields)
+    job = msgspec.structs.replace(JOB, status=status)
+    verdict = judge(Evidence(job=job, failures=failures, stop=stop_reason(stop)))
+    if verdict is not None:
+        own = {name: fields.pop(name) for name in ("log", "next") if name in fields}
+        verdict = msgspec.structs.replace(verdict, **own)
+    return RunEnded(job, verdict, stop=stop, **fields)
 
 
 def line(text: str, *, pod: str = "w-0", container: str = "main", unfinished: bool = False) -> LogLine:

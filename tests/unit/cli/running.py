@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from pumice.cli.main import main
+from tests.patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PYTORCH = str(EXAMPLES / "pytorch-job.yaml")
@@ -71,7 +72,7 @@ class Terminal:
 
 def child(*words: str, stdin: str = "", env: dict[str, str] | None = None, cwd: Path | None = None) -> Result:
     done = subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, text=True, env=env, cwd=cwd, timeout=60, check=False
+        [*COMMAND, *words], input=stdin, capture_output=True, text=True, env=env, cwd=cwd, timeout=PATIENCE, check=False
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 _PART = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|\x1b.|\r|\n|[^\x1b\r\n]+")
 _UNFINISHED = re.compile(r"\x1b(\[[0-9;]*)?$")
 
@@ -89,27 +91,27 @@ class OnTerminal:
         )
         os.close(far)
 
-    def read_until(self, words: str, seconds: float = 60) -> None:
+    def read_until(self, words: str) -> None:
         """Until this is to be seen at this moment."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while words not in self.screen.text:
             assert self._read(deadline - time.monotonic()), f"ended without {words!r}:\n{self.screen.text}"
 
-    def read_to_end(self, seconds: float = 60) -> int:
-        deadline = time.monotonic() + seconds
+    def read_to_end(self) -> int:
+        deadline = time.monotonic() + PATIENCE
         while self._read(deadline - time.monotonic()):
             pass
         os.close(self._near)
-        return self.process.wait(timeout=seconds)
+        return self.process.wait(timeout=PATIENCE)
 
     def resize(self, lines: int, columns: int) -> None:
         """The program in the foreground gets SIGWINCH."""
         fcntl.ioctl(self._near, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def hang_up(self, seconds: float = 60) -> int:
+    def hang_up(self) -> int:
         """Close the terminal, as a user closes its window."""
         os.close(self._near)
-        return self.process.wait(timeout=seconds)
+        return self.process.wait(timeout=PATIENCE)
 
     def type(self, keys: bytes) -> None:
         os.write(self._near, keys)

@@ -12,14 +12,28 @@ from tests.unit.cli.running import JOB, Terminal
 
 SCENARIO = "steps:\n- {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}\n"
 # What needs a cluster, or the kernel, is only parsed: the modules of these commands check their flags in other tests.
-READ = ("ps", "get", "logs", "attach", "wait", "why", "history", "top", "replay", "service", "ui")
-CHANGE = ("submit", "detach", "stop", "suspend", "resume", "restart", "scale", "exec", "cp", "rm", "export")
-PARSED = ("controller", "webhook", "install --check", "image pull", *READ, *CHANGE)
+READ = ("ps", "get", "logs", "attach", "wait", "why", "history", "top", "replay", "service", "ui", "contexts", "nodes")
+CHANGE = (
+    "submit",
+    "detach",
+    "stop",
+    "suspend",
+    "resume",
+    "restart",
+    "scale",
+    "exec",
+    "cp",
+    "rm",
+    "export",
+    "forward",
+    "open",
+)
+PARSED = ("controller", "webhook", "install --check", "image pull", "validate job.yaml --on", *READ, *CHANGE)
 
 
 def _words(example: str) -> list[str]:
     """The words of `pumice` in a line of a shell."""
-    inside = example.removeprefix("source <(").partition(" | ")[0].partition(" > ")[0].rstrip(")")
+    inside = example.removeprefix("source <(").partition(" | ")[0].partition(" > ")[0].partition(" < ")[0].rstrip(")")
     words = shlex.split(inside)
     assert words[0] == "pumice"
     return words[1:]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.main import COMMANDS
+from pumice.cli.main import COMMANDS, GROUPS
+from tests.patience import PATIENCE
 from tests.unit.cli.running import COMMAND, JOB, PYTORCH, Terminal
 
 
@@ -20,7 +21,8 @@ def test_without_arguments_help_goes_to_stderr(terminal: Terminal) -> None:
     code, out, err = terminal.run()
     assert (code, out) == (2, "")
     assert err.startswith("usage: pumice ")
-    assert [command for command in COMMANDS if not re.search(rf"^    {command}\s", err, re.MULTILINE)] == []
+    assert [command for command in COMMANDS if not re.search(rf"^  {command}\s", err, re.MULTILINE)] == []
+    assert re.findall(r"^(\S.*):$", err, re.MULTILINE) == ["options", *GROUPS]
 
 
 def test_help_goes_to_stdout(terminal: Terminal) -> None:
@@ -45,11 +47,12 @@ def test_version(terminal: Terminal) -> None:
     ("word", "suggestion"),
     [
         pytest.param("rendr", "did you mean render? ", id="mistyped"),
+        pytest.param("rn", "did you mean run? ", id="a letter is missing"),
         pytest.param("frobnicate", "", id="unknown"),
     ],
 )
 def test_unknown_command(word: str, suggestion: str, terminal: Terminal) -> None:
-    hint = f"  hint: {suggestion}there are {', '.join(COMMANDS)}\n"
+    hint = f"  hint: {suggestion}pumice --help lists the commands\n"
     assert terminal.run(word, "job.yaml") == (2, "", f"pumice: {word}: no such command\n{hint}")
 
 
@@ -64,8 +67,44 @@ def test_unknown_command(word: str, suggestion: str, terminal: Terminal) -> None
         pytest.param(["schema", "a.yaml"], "pumice schema: error: unknown arguments: a.yaml", id="takes none"),
         pytest.param(
             ["run", "a.yaml", "--fot", "--timout=1s"],
-            "pumice run: error: unknown arguments: --fot --timout=1s\n  hint: did you mean --fit?",
+            "pumice run: error: unknown arguments: --fot --timout=1s\n  hint: did you mean --fit? "
+            "arguments of the program go after --: pumice run a.yaml -- --fot --timout=1s",
             id="mistyped",
+        ),
+        pytest.param(
+            ["run", "train.yaml", "--lr", "0.1", "--fit", "x=1"],
+            "pumice run: error: unknown arguments: --lr 0.1 x=1\n  hint: "
+            "arguments of the program go after --: pumice run train.yaml --fit -- --lr 0.1 x=1",
+            id="arguments of the program",
+        ),
+        pytest.param(
+            ["submit", "train.yaml", "--fail", "exception"],
+            "pumice submit: error: unknown arguments: --fail exception\n  hint: did you mean --fit? "
+            "arguments of the program go after --: pumice submit train.yaml -- --fail exception",
+            id="arguments of the program of a submitted job",
+        ),
+        pytest.param(["run"], "pumice run: error: the following arguments are required: FILE", id="no file to run"),
+        pytest.param(
+            ["run", "train.py", "train.py"],
+            "pumice run: error: unknown arguments: train.py\n  hint: "
+            "arguments of the program go after --: pumice run train.py -- train.py",
+            id="the same word twice",
+        ),
+        pytest.param(
+            ["run", "--fit", "python3.12", "-u", "src/train.py", "--lr", "3"],
+            "pumice run: error: unknown arguments: -u src/train.py --lr 3\n  hint: "
+            "name the script itself: pumice run --fit src/train.py -- --lr 3",
+            id="with an interpreter",
+        ),
+        pytest.param(
+            ["run", "python", "train.py"],
+            "pumice run: error: unknown arguments: train.py\n  hint: name the script itself: pumice run train.py",
+            id="with an interpreter alone",
+        ),
+        pytest.param(
+            ["run", "train.yaml", "--lr", "--", "x"],
+            "pumice run: error: unknown arguments: --lr\n  hint: pumice run --help lists the arguments",
+            id="there are arguments after --",
         ),
     ],
 )
@@ -78,7 +117,7 @@ def test_wrong_arguments(words: list[str], problem: str, terminal: Terminal) -> 
 
 def test_the_installed_program() -> None:
     program = Path(sys.executable).with_name("pumice")
-    done = subprocess.run([program, "validate", PYTORCH], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program, "validate", PYTORCH], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == f"{PYTORCH}: pytorch-job: good (3 pods)\n"
 
@@ -94,7 +133,7 @@ def test_a_closed_pipe(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"apiVersion: scheduling.volcano.sh/v1beta1\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -111,7 +150,7 @@ def test_a_full_disk() -> None:
 def test_full_disk_for_both_streams(words: list[str]) -> None:
     """Python itself would exit with another code if it cannot flush its streams."""
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=full, check=False, timeout=60)
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=full, check=False, timeout=PATIENCE)
     assert done.returncode == 1
 
 
@@ -120,7 +159,7 @@ def test_a_closed_stream(closed: str) -> None:
     """As by `>&-` in a shell: nothing else changes."""
     number = {"stdout": 1, "stderr": 2}[closed]
     script = f"import os; os.close({number}); os.execv({COMMAND[0]!r}, {[*COMMAND, 'validate', 'missing.yaml']!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE)
     found = "missing.yaml: no such file\n  hint: check the spelling\n"
     expected = ("", "1 error\n") if closed == "stdout" else (found, "")
     assert (done.returncode, done.stdout, done.stderr) == (2, *expected)
@@ -143,7 +182,7 @@ def test_a_terminal_with_few_characters(command: str, shown: bytes, tmp_path: Pa
         check=False,
         cwd=tmp_path,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert b"Traceback" not in done.stderr
     assert shown in done.stdout
@@ -188,7 +227,7 @@ def on_terminal(*words: str, **env: str) -> str:
         shown = b""
         while chunk := _read(main):
             shown += chunk
-        process.wait(60)
+        process.wait(PATIENCE)
     os.close(main)
     return shown.decode().replace("\r\n", "\n")
 

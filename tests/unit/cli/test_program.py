@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.unit.cli.screens import OnTerminal
 
 ROOT = Path(__file__).parents[3]
@@ -50,14 +51,16 @@ sys.exit({FUNCTION}())
 )
 def test_an_interrupt_prints_nothing(moment: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, moment, "schema"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PROGRAM, moment, "schema"], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_other_errors_are_printed() -> None:
     program = f"import sys; sys.argv = None; from {MODULE} import {FUNCTION}; {FUNCTION}()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.endswith("TypeError: 'NoneType' object is not subscriptable\n")
 
@@ -77,7 +80,7 @@ def test_output_is_complete_and_exit_handlers_run() -> None:
     last = "atexit.register(sys.stderr.write, 'last words')"
     program = f"import atexit, sys; {last}; from {MODULE} import {FUNCTION}; sys.exit({FUNCTION}())"
     schema, unknown = (
-        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, timeout=60, check=False)
+        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, timeout=PATIENCE, check=False)
         for words in (["schema"], ["schema", "no-such-kind"])
     )
     assert isinstance(json.loads(schema.stdout), dict)
@@ -88,5 +91,5 @@ def test_output_is_complete_and_exit_handlers_run() -> None:
 
 def test_program_imports_only_what_python_has_loaded() -> None:
     script = f"import sys; had = set(sys.modules); import {MODULE}; print(*sorted(set(sys.modules) - had))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == sorted(["__future__", "pumice", "pumice.cli", MODULE])

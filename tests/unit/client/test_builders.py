@@ -98,7 +98,7 @@ def _in_main() -> Callable[[], None]:
         pytest.param({"function": "a:b", "command": ["x"]}, "cannot be combined with command", id="command"),
         pytest.param({"function": "a:b", "kwargs": {"x": object()}}, "not JSON serializable", id="object"),
         pytest.param({"function": "a:b", "kwargs": {"x": float("nan")}}, "not JSON compliant", id="nan"),
-        pytest.param({"function": "a:b", "kwargs": {"x": _nested(100_000)}}, "recursion", id="deep"),
+        pytest.param({"function": "a:b", "kwargs": {"x": _nested(100_000)}}, "nested too deeply", id="deep"),
         pytest.param({"function": "a:b", "kwargs": {"x": "y" * 200_000}}, "write them to a file", id="large"),
         pytest.param({"function": "a:b", "kwargs": {"no name": 1}}, "'no name': must be the name of", id="bad name"),
         pytest.param({"function": "a:b", "kwargs": {1: 2}}, "1: must be the name of a parameter", id="number as name"),

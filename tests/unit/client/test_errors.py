@@ -6,26 +6,30 @@ import datetime as dt
 import pickle
 
 import pytest
+from msgspec.structs import replace
 
 import pumice
-from pumice.engines.local.run_errors import BY_NAME
+from pumice.diagnosis.verdict import plain_verdict
 from pumice.model.findings import SPEC
 from pumice.model.problem import Position
 from pumice.model.pumice_error import PumiceError
+from pumice.store.run_errors import BY_NAME
 
 NOW = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 SHORT = pumice.Shortage(resource="cpu", wanted="8", free="3", capacity="4")
 RESULT = pumice.Result(
     run="ddp:1",
     uid="u",
+    outcome=pumice.Outcome.FAILED,
     phase="Failed",
     reason="",
+    message="w-0 failed first",
     exit_code=3,
     attempts=1,
     created=NOW,
     started=NOW,
     finished=NOW,
-    verdict=pumice.Verdict(pod="w-0", code=3, text="w-0 failed first"),
+    verdict=replace(plain_verdict("", ""), pod="w-0", code=3, text="w-0 failed first"),
 )
 BASES = {
     "NoSuchRun": LookupError,

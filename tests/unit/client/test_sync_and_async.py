@@ -8,11 +8,14 @@ import re
 import pytest
 
 import pumice
+from pumice.client.async_run import AsyncForwardedPort
+from pumice.client.sync_client import ForwardedPort
 
 CLASSES = [
     (pumice.AsyncClient, pumice.Client),
     (pumice.AsyncRun, pumice.Run),
     (pumice.AsyncOwnedRun, pumice.OwnedRun),
+    (AsyncForwardedPort, ForwardedPort),
 ]
 FUNCTIONS = ("run", "start", "submit", "get", "runs")
 
@@ -29,7 +32,7 @@ def _plain(text: str) -> str:
 @pytest.mark.parametrize(("asynchronous", "synchronous"), CLASSES)
 def test_both_classes_have_the_same_methods(asynchronous: type, synchronous: type) -> None:
     # The synchronous class calls these; users do not.
-    internal = {"lease", "log_batches", "request", "result"}
+    internal = {"lease", "request", "result"}
     assert [name for name in _public(asynchronous) if name not in internal] == _public(synchronous)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.model.duration import Duration, elapsed_text
+from pumice.model.duration import Duration
 
 US, MS, S, M, H = 10**3, 10**6, 10**9, 60 * 10**9, 3600 * 10**9
 LONGEST = 2**63 - 1
@@ -201,19 +201,3 @@ def test_any_text_is_either_a_duration_or_a_value_error(text: str) -> None:
         assert str(error)  # noqa: PT017  # either outcome is right, as long as it is one of the two
     else:
         assert abs(duration.nanoseconds) <= 2**63
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0s"),
-        (7.94, "7.9s"),
-        (59.99, "59.9s"),
-        (60, "1m00s"),
-        (125.9, "2m05s"),
-        (3599.9, "59m59s"),
-        (10_925, "3h02m"),
-    ],
-)
-def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert elapsed_text(seconds) == text

@@ -16,6 +16,7 @@ def test_names_by_job_task_and_index() -> None:
     assert naming.service("train") == naming.network_policy("train") == "train"
     assert naming.hosts_config_map("train") == "train-svc"
     assert naming.ssh_secret("train") == "train-ssh"
+    assert naming.log_tails_secret("train") == "train-log-tails"
     assert naming.ray_head_service("train") == "train-head-svc"
     assert naming.default_task(2) == "default2"
     assert naming.template_uid("train", "worker") == "train-worker"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.model.suggestions import did_you_mean, nearest
+from pumice.model.suggestions import did_you_mean, known_names, nearest
 
 POLICIES = ("Always", "OnFailure", "Never")
 FIELDS = ("image", "imagePullPolicy", "imagePullSecrets", "terminationGracePeriodSeconds", "env", "envFrom", "ports")
@@ -42,3 +42,10 @@ def test_nearest(word: str, candidates: tuple[str, ...], expected: str | None) -
 def test_did_you_mean_is_a_hint() -> None:
     assert did_you_mean("Nevr", POLICIES) == "did you mean Never?"
     assert did_you_mean("Sometimes", POLICIES) == ""
+
+
+def test_the_names_that_there_are() -> None:
+    assert known_names("wrker", ("master", "worker")) == "did you mean worker? it has master, worker"
+    many = tuple(f"task{number:02d}" for number in range(99))
+    assert known_names("x", many).startswith("it has task00, task01, ")
+    assert known_names("x", many).endswith(", ...")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pumice.model.text import escaped, escaped_log, listed, printable, size_text, some
+from pumice.model.text import escaped, escaped_log, listed, printable, shown_words, some
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,6 @@ def test_some(count: int, text: str) -> None:
 
 def test_some_of_a_sentence() -> None:
     assert some(["a", "b"]) == "a, b"
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**34, "16 GiB"), (2**70, "1048576 PiB")],
-)
-def test_size_text(size: int, text: str) -> None:
-    assert size_text(size) == text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +83,8 @@ def test_hidden_characters_are_escaped(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        pytest.param("plain\ttext", "plain\ttext", id="plain"),
+        pytest.param("plain text", "plain text", id="plain"),
+        pytest.param("with\ta tab", "with\ta tab", id="tab"),
         pytest.param("\x1b[31mred", "\x1b[31mred\x1b[0m", id="colour left on"),
         pytest.param("\x1b[31mred\x1b[0m.", "\x1b[31mred\x1b[0m.", id="colour"),
         pytest.param("\x1b[38;5;208mred\x1b[m", "\x1b[38;5;208mred\x1b[m", id="the short end of a colour"),
@@ -111,3 +104,7 @@ def test_hidden_characters_are_escaped(text: str, shown: str) -> None:
 )
 def test_log_lines_keep_their_colours(text: str, shown: str) -> None:
     assert escaped_log(text) == shown
+
+
+def test_arguments_are_shown_as_they_are_typed() -> None:
+    assert shown_words(["--name", "a b", "--api-key", "***", "--token=***"]) == "--name 'a b' --api-key *** --token=***"

@@ -79,7 +79,7 @@ def test_objects_are_merged_and_sorted(made: Sequence[Sequence[OwnedObject]], ex
 
 def test_mpi_adds_its_hostfile_to_the_hosts() -> None:
     job = a_job(a_task("master"), a_task("worker", 1, a_template(a_container(resources={"limits": {"cpu": 2}}))))
-    found = owned_objects(job, Registry().resolve({"mpi": []}).plugins)
+    found = owned_objects(job, Registry().resolve(Registry().with_required({"mpi": []})).plugins)
     assert [manifest_of(extra_object)["metadata"]["name"] for extra_object in found] == [
         "train",
         "train-svc",

@@ -28,7 +28,7 @@ TEMPLATE = {
 
 def traced(task: TaskSpec, plugins: dict[str, list[str]], **spec: Any) -> list[tuple[str, ...]]:
     job = a_job(a_task("master"), task, **spec)
-    resolved = Registry().resolve(plugins).plugins
+    resolved = Registry().resolve(Registry().with_required(plugins)).plugins
     found = trace_pod(a_slot(job, task.name), 1, resolved)
     return [tuple(map(str, (t.kind, t.container, t.name, t.value, t.by, t.why, t.path))) for t in found]
 

@@ -110,6 +110,27 @@ def test_defect_21_a_missing_master_is_an_error() -> None:
     assert list(PyTorch().check(JOB)) == []
 
 
+@pytest.mark.parametrize(
+    ("worker", "hint"),
+    [
+        pytest.param(
+            "wrker", "did you mean worker? name the task of the workers with --worker=<master|worker>", id="typo"
+        ),
+        pytest.param("nodes", "name the task of the workers with --worker=<master|worker>", id="another word"),
+    ],
+)
+def test_a_worker_that_names_no_task_is_an_error(worker: str, hint: str) -> None:
+    """Volcano starts such a job, and its workers get no rank."""
+    problems = list(PyTorch(worker=worker).check(JOB))
+    message = f"no task is named {worker!r}, so no pod would have the other ranks"
+    assert rows(problems) == [("error", "spec.plugins.pytorch", message)]
+    assert problems[0].hint == hint
+
+
+def test_a_job_without_a_task_of_the_default_name_is_good() -> None:
+    assert list(PyTorch().check(a_job(a_task("master", 2)))) == []
+
+
 def test_a_master_without_pods_is_an_error() -> None:
     """MASTER_ADDR would name a pod that does not exist, while the first worker has rank 0."""
     found = list(PyTorch().check(a_job(a_task("worker", 2), a_task("master", 0))))

@@ -61,12 +61,13 @@ def test_what_plugins_need_comes_along(wanted: dict[str, list[str]], complete: d
 
 def test_plugins_run_in_the_order_of_the_registry() -> None:
     for wanted in itertools.permutations(["hcclrank", "ssh", "pytorch", "env"]):
-        resolved = Registry().resolve(dict.fromkeys(wanted))
+        resolved = Registry().resolve(Registry().with_required(dict.fromkeys(wanted)))
         assert [plugin.name for plugin in resolved.plugins] == ["env", "svc", "ssh", "pytorch", "hcclrank"]
 
 
 def test_arguments_reach_their_plugin() -> None:
-    resolved = OTHERS.resolve({"pytorch": ["--port=1", "--x"], "alpha": ["--word=a", "--y"]})
+    wanted = {"pytorch": ["--port=1", "--x"], "alpha": ["--word=a", "--y"]}
+    resolved = OTHERS.resolve(OTHERS.with_required(wanted))
     names = [plugin.name for plugin in resolved.plugins]
     assert names == ["svc", "ssh", "pytorch", "mpi", "alpha", "zeta"]
     assert resolved.plugins[2] == PyTorch(port=1)

@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
+from pumice.diagnosis.pod_ends import Reason
 from pumice.model.findings import SPEC
 from pumice.model.job import Metadata
 from pumice.model.snapshot import Command, CommandTarget, Failure
-from pumice.model.vocabulary import Action, Event
+from pumice.model.vocabulary import Action, Event, Phase
 from pumice.plugins.ssh import Ssh
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.events import events_for
 from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.phases import move_for
 from pumice.reconcile.requested_action import Request
+from pumice.reconcile.transition import Transition
 from pumice.reconcile.waiting_pods import Wait
 from tests.unit.reconcile.values import a_match, a_pod, a_state
 
@@ -22,12 +25,16 @@ BY_COMMAND = Request(Action.ABORT_JOB, command=Command(action="AbortJob", metada
 QUOTA = Failure("FailedCreate", "quota")
 
 
+def _transition(request: Request | None = None, cause: str = "") -> Transition:
+    return Transition(request, move_for(Phase.RUNNING, None), Phase.RUNNING, Reason(cause=cause))
+
+
 def emitted(
     before: dict[str, Any], after: dict[str, Any], request: Request | None = None
 ) -> list[tuple[str, str, str]]:
     state = a_state(**after)
     wait = Wait(after.get("reason", ""), after.get("message", "")) if state.phase == "Running" else Wait()
-    events = events_for(a_state(**before), state, request, wait, ())
+    events = events_for(a_state(**before), state, _transition(request), wait, ())
     return [(event.reason, event.message, str(event.severity)) for event in events]
 
 
@@ -94,9 +101,15 @@ PULL = {"ledger": Ledger(waiting="uid"), "reason": "ErrImagePull", "message": "w
     ],
 )
 def test_a_pod_that_waits_is_reported_once(before: dict[str, Any], phase: str, wait: Wait, expected: list[str]) -> None:
-    events = events_for(a_state(phase=phase, **before), a_state(phase=phase), None, wait, ())
+    events = events_for(a_state(phase=phase, **before), a_state(phase=phase), _transition(), wait, ())
     assert [event.reason for event in events] == expected
     assert all(event.severity is Severity.WARNING for event in events)
+
+
+def test_the_event_of_a_phase_has_the_cause_alone() -> None:
+    after = a_state(phase="Failed", message="2 of 3 needed; worker-0 failed first")
+    (event,) = events_for(a_state(), after, _transition(cause="2 of 3 needed"), Wait(), ())
+    assert (event.message, event.cause) == ("2 of 3 needed; worker-0 failed first", "2 of 3 needed")
 
 
 def test_a_command_is_reported() -> None:
@@ -110,7 +123,7 @@ def test_a_command_that_took_effect_emits_two_events_as_volcano_does() -> None:
 
 def test_a_policy_that_acted_names_pod_policy_and_action() -> None:
     after = a_state(version=1, message="why")
-    assert events_for(a_state(), after, BY_POLICY, Wait(), ()) == (
+    assert events_for(a_state(), after, _transition(BY_POLICY), Wait(), ()) == (
         JobEvent(
             "ExecuteAction",
             "why",
@@ -163,5 +176,5 @@ def test_an_obeyed_command_is_removed_without_an_event() -> None:
 
 def test_a_replaced_secret_is_reported() -> None:
     state = a_state(a_pod())
-    (event,) = events_for(state, state, None, Wait(), (Ssh(),))
+    (event,) = events_for(state, state, _transition(), Wait(), (Ssh(),))
     assert (event.reason, event.severity) == ("SecretReplaced", Severity.WARNING)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pumice.model.slot import MOST_PODS
 from pumice.model.status import JobStatus
-from pumice.reconcile.ledger import Ledger, Restart, RestartKind, read_ledger, write_ledger
+from pumice.reconcile.ledger import Ledger, Restart, RestartKind, most_attempts, read_ledger, write_ledger
 from tests.unit.reconcile.values import NOW
 
 MICROSECOND = dt.timedelta(microseconds=1)
@@ -70,12 +70,6 @@ def test_an_empty_ledger_writes_nothing() -> None:
 
 def test_foreign_entries_are_kept() -> None:
     assert read({"volume-pvc-x": "x", "pumice/spent": "1"}).others == {"volume-pvc-x": "x"}
-
-
-@pytest.mark.parametrize(("index", "expected"), [(1, True), (0, False)])
-def test_which_pods_have_succeeded(index: int, expected: bool) -> None:
-    assert FULL.has_succeeded("worker", index) is expected
-    assert FULL.has_succeeded("master", index) is False
 
 
 def test_everything_about_targets_is_forgotten() -> None:
@@ -142,3 +136,24 @@ def test_a_restart_of_an_unknown_retry_is_one_of_the_first() -> None:
 def test_indexes_of_tasks_without_end_are_not_all_read() -> None:
     many = {f"pumice/seen/task-{number}": "0-149999" for number in range(2000)}
     assert sum(len(indexes) for indexes in read(many).seen.values()) == MOST_PODS
+
+
+@pytest.mark.parametrize(
+    ("restarts", "spent", "most"),
+    [
+        pytest.param(0, 0, 3, id="the first attempt"),
+        pytest.param(1, 1, 3, id="a failure costs a retry"),
+        pytest.param(1, 0, 4, id="an eviction costs none"),
+        pytest.param(4, 2, 5, id="both"),
+        pytest.param(3, 3, 3, id="all are spent"),
+        pytest.param(0, 2, 3, id="a status that was written by someone else"),
+    ],
+)
+def test_each_restart_that_costs_no_retry_allows_another_attempt(restarts: int, spent: int, most: int) -> None:
+    status = JobStatus(retry_count=restarts, controlled_resources=write_ledger(Ledger(generation=1, spent=spent)))
+    assert most_attempts(3, status) == most
+
+
+def test_volcanos_controller_counts_every_restart() -> None:
+    """It keeps no ledger. A Job that says nothing may have three attempts."""
+    assert most_attempts(0, JobStatus(retry_count=2, controlled_resources={"plugin-svc": "svc"})) == 3

@@ -224,7 +224,7 @@ def test_entries_of_other_programs_stay() -> None:
         pytest.param(a_state(a_pod(), owned_objects=all_of(a_two_worker_job())), [], id="exists"),
         pytest.param(a_state(a_pod(), phase="Completed"), [], id="over"),
         pytest.param(
-            a_state(a_pod(), failures=(Failure("NameTaken", "Secret train-ssh exists"),)), [], id="reported already"
+            a_state(a_pod(), failures=(Failure("NameTaken", "exists", "train-ssh"),)), [], id="reported already"
         ),
     ],
 )

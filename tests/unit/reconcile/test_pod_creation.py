@@ -12,6 +12,7 @@ from tests.builders import UID, a_job, a_task
 from tests.unit.reconcile.values import NOW, a_pod, a_state, a_two_worker_job, later
 
 ALL = Ledger(restart=Restart(RestartKind.ALL))
+NO_CLAIM = "PersistentVolumeClaim shared does not exist"
 CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim_name="shared")])
 OWN_CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim={"accessModes": ["ReadWriteOnce"]})])
 
@@ -56,9 +57,7 @@ def test_dependencies_hold_pods_back() -> None:
     ("fields", "expected"),
     [
         pytest.param({}, None, id="nothing"),
-        pytest.param(
-            {"job": CLAIM}, Failure("ClaimMissing", "waits for PersistentVolumeClaim shared"), id="a claim is missing"
-        ),
+        pytest.param({"job": CLAIM}, Failure("ClaimMissing", NO_CLAIM), id="a claim is missing"),
         pytest.param({"job": CLAIM, "claims": frozenset(("shared",))}, None, id="the claim is there"),
         pytest.param({"job": OWN_CLAIM}, Failure("", ""), id="a claim that this pass creates"),
         pytest.param({"group": None}, Failure("", ""), id="no group"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pumice.plugins.registry import BUILTINS
-from pumice.runtime.discovery import GROUP, discover
+from pumice.runtime.discovery import GROUP, discover, discover_on_demand
 
 GOOD = """
 from dataclasses import dataclass
@@ -135,3 +135,26 @@ def test_of_two_with_one_name_the_first_counts() -> None:
 
 def test_what_is_installed_is_looked_up() -> None:
     assert {plugin.name for plugin in BUILTINS} <= set(discover().plugins)
+
+
+def test_third_parties_are_looked_for_when_a_job_names_a_plugin_that_is_not_built_in(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scan of all installed packages takes longer than most commands."""
+    scans: list[str] = []
+
+    def installed(*, group: str) -> list[EntryPoint]:
+        scans.append(group)
+        return [entry("good", "pumice_test_good:Good"), entry("torn", "pumice_test_raises:Torn")]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", installed)
+    registry = discover_on_demand()
+    assert [type(each).name for each in registry.resolve({"pytorch": [], "svc": []}).plugins] == ["svc", "pytorch"]
+    assert registry.with_required({"pytorch": []}).keys() == {"pytorch", "svc"}
+    assert scans == []
+    resolved = registry.resolve({"good": ["--level=2"], "svc": [], "torn": []})
+    assert len(resolved.plugins) == 2
+    assert ["out of order" in finding.message for finding in resolved.findings] == [True]
+    assert list(registry.plugins)[-1] == "good"
+    assert scans == [GROUP]
+    assert modules.is_dir()

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from pumice.runtime.key_pairs import make_key_pair
+from tests.patience import PATIENCE
 
 
 def test_rsa_in_the_form_that_every_ssh_reads() -> None:
@@ -42,7 +43,7 @@ def test_each_pair_is_fresh() -> None:
 
 
 def keygen(*arguments: str | Path) -> list[str]:
-    done = subprocess.run(["ssh-keygen", *arguments], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["ssh-keygen", *arguments], check=True, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout.split()
 
 

@@ -16,6 +16,7 @@ from pumice.runtime.ports import Engine
 from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 from tests.builders import a_context
+from tests.patience import PATIENCE
 
 A, B = JobKey("lab", "a"), JobKey("lab", "b")
 
@@ -55,7 +56,7 @@ def real_clock() -> dt.datetime:
 
 def run(story: Callable[[Counting], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await story(Counting())
 
     asyncio.run(bounded())

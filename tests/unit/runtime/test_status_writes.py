@@ -76,3 +76,45 @@ def test_what_is_gone_is_forgotten() -> None:
     writes.forget(KEY)
     assert (writes._held, writes._written) == ({}, {})
     writes.forget(KEY)
+
+
+def saying(message: str, reason: str = "Unschedulable") -> Decision:
+    state = JobState(phase="Running", reason=reason, message=message)
+    events = (JobEvent("PodGroupPending", message), JobEvent("Running", "the job is Running"))
+    return Decision(msgspec.structs.replace(STORED, state=state, running=3), (), events)
+
+
+def test_a_message_that_changes_alone_waits_for_its_turn() -> None:
+    writes = StatusWrites(text_interval=10 * SECOND)
+    stored = saying("3 pods wait").status
+    assert writes.quiet(KEY, STORED, saying("3 pods wait"), EPOCH) == (saying("3 pods wait"), None)
+    kept, until = writes.quiet(KEY, stored, saying("2 pods wait"), EPOCH + 4 * SECOND)
+    assert until == EPOCH + 10 * SECOND
+    # The rest of the decision is carried out at once.
+    assert kept.status == stored
+    assert [event.reason for event in kept.events] == ["Running"]
+    assert writes.quiet(KEY, stored, saying("1 pod waits"), EPOCH + 10 * SECOND) == (saying("1 pod waits"), None)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        pytest.param(saying("", ""), id="it waits no longer"),
+        pytest.param(saying("no image", "ErrImagePull"), id="another reason"),
+        pytest.param(decided(state=JobState(phase="Failed", reason="Unschedulable", message="x")), id="another phase"),
+    ],
+)
+def test_more_than_a_message_is_written_at_once(decision: Decision) -> None:
+    writes = StatusWrites(text_interval=10 * SECOND)
+    stored = saying("3 pods wait").status
+    writes.quiet(KEY, STORED, saying("3 pods wait"), EPOCH)
+    assert writes.quiet(KEY, stored, decision, EPOCH + SECOND) == (decision, None)
+
+
+def test_without_an_interval_each_message_is_written() -> None:
+    writes = StatusWrites()
+    writes.quiet(KEY, STORED, saying("3 pods wait"), EPOCH)
+    assert writes.quiet(KEY, saying("3 pods wait").status, saying("2 pods wait"), EPOCH) == (
+        saying("2 pods wait"),
+        None,
+    )

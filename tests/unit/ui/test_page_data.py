@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,17 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.client.local_client import LocalClient
-from pumice.engines.local.runs.run_store import RECORD, RunStore
+from pumice.client.local.local_backend import LocalBackend
 from pumice.engines.local.scheduling.machine import read_machine
-from pumice.ui import html_job, html_jobs
-from pumice.ui.page_data import NoSuchJobError, PageData
+from pumice.store.files.run_store import RECORD, RunStore
+from pumice.ui import pages
+from pumice.ui.data.runs import NoSuchJobError
 from pumice.ui.queries import BadQueryError, JobPosition, JobQuery, group_of_query
 from pumice.ui.values import Group, Job, PodState
 from pumice.ui.views import OVERVIEW, TABS, Frame, JobsView
 from scripts.made_jobs import JOBS
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from scripts.made_stories import _HOSTILE, RESTART_JOB, bert, stories, sweep
+from tests.unit.ui.called import Called
 
 NOW = dt.datetime(2026, 11, 17, 12, tzinfo=dt.UTC)
 MANY = 200
@@ -34,10 +36,11 @@ class Made:
 
     def __init__(self, directory: Path) -> None:
         self.maker = RunMaker(RunStore(directory / "pumice"), directory / "jobs", NOW)
-        self.data = PageData(LocalClient({"XDG_STATE_HOME": str(directory)}, now=lambda: NOW))
+        self.data = Called(LocalBackend({"XDG_STATE_HOME": str(directory)}, now=lambda: NOW))
 
     def job(self, run: str) -> Job:
-        return self.data.job(run)
+        job: Job = self.data.job(run)
+        return job
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +70,7 @@ def test_the_list_has_active_runs_first_and_counts_all(made: Made) -> None:
         Group.WAITING: 2,
         Group.FAILED: 2,
         Group.SUSPENDED: 1,
+        Group.STOPPED: 0,
         Group.DONE: 2,
     }
     assert [row.name for row in made.data.listing(Group.FAILED, "", "").items] == ["hostile", "bert-pretrain"]
@@ -93,7 +97,7 @@ def test_sentences_begin_with_failures(made: Made) -> None:
     assert texts[many].endswith(f", minSuccess {MANY * 19 // 20} can still be reached")
     assert texts["llama-ft"] == "6 of 6 running"
     assert texts["horovod"] == "4 succeeded, in the 2nd attempt"
-    assert texts["dlrm-nightly"] == "suspended: it can be resumed"
+    assert texts["dlrm-nightly"] == "suspended by you: it can be resumed"
     assert texts["bert-pretrain"].startswith("worker-3 failed first: exit code 1")
     assert "cpu: 24 wanted" in texts["eval-mmlu"]
 
@@ -102,25 +106,22 @@ def test_the_verdict_names_the_first_failure_the_followers_and_earlier_attempts(
     job = made.job("bert-pretrain")
     verdict = job.verdict
     assert verdict is not None
-    assert (verdict.pod, verdict.exit, verdict.exit_code) == ("worker-3", "exit code 1", 1)
-    assert verdict.last_line.startswith("torch.OutOfMemoryError")
+    assert (verdict.pod, verdict.code, verdict.signal) == ("worker-3", 1, None)
+    assert verdict.line.startswith("torch.OutOfMemoryError")
     others = [f"worker-{index}" for index in (0, 1, 2, 4, 5, 6)]
     assert [each.pod for each in verdict.followers] == ["master-0", *others]
-    assert verdict.followers[0].delay == pytest.approx(0.3)
-    assert verdict.before == "worker-3 failed first in all 3 attempts, with the same last line"
+    assert verdict.followers[0].after == pytest.approx(0.3)
+    assert job.before == "worker-3 failed first in all 3 attempts, with the same last line"
     assert verdict.policy is not None
-    assert (verdict.policy.text, verdict.policy.path, verdict.policy.line) == (
-        "PodFailed -> RestartJob",
-        "spec.policies[1]",
-        12,
-    )
+    assert str(verdict.policy).startswith("PodFailed -> RestartJob (policies[1], ")
+    assert (verdict.policy.path, verdict.policy.line) == ("spec.policies[1]", 12)
     assert verdict.next.startswith("pumice logs bert-pretrain:1/worker-3")
     assert job.budget is not None
     assert (job.budget.spent, job.budget.limit, job.budget.line) == (3, 3, 7)
     assert [each.then for each in job.attempts] == [
-        "PodFailed -> RestartJob",
-        "PodFailed -> RestartJob",
-        "no retry left for PodFailed -> RestartJob",
+        "PodFailed → RestartJob",
+        "PodFailed → RestartJob",
+        "no retry left for PodFailed → RestartJob",
     ]
     states = dict(zip((task.name for task in job.tasks), (task.states for task in job.tasks), strict=True))
     assert states["master"] == (PodState.FOLLOWED,)
@@ -150,14 +151,14 @@ def test_the_timeline_has_a_line_per_pod_over_all_attempts(made: Made) -> None:
     ("run", "kind", "words"),
     [
         ("bert-pretrain", "card verdict", "worker-3 failed first: exit code 1 after 4m10s (attempt 3 of 3)."),
-        ("dlrm-nightly", "card verdict hold", "suspended: it can be resumed"),
+        ("dlrm-nightly", "card verdict hold", "suspended by you: it can be resumed"),
         (f"sweep-{MANY}", "card verdict warn", "1 failed: trial-23 first (exit code 1), "),
         ("llama-ft", "card verdict run", "6 of 6 running"),
         ("horovod", "card verdict ok", "4 succeeded, in the 2nd attempt"),
     ],
 )
 def test_the_head_of_a_job_says_what_is_going_on(made: Made, run: str, kind: str, words: str) -> None:
-    page = html_job.page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery(run)))
+    page = pages.job_page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery(run)))
     section = page.partition(f'<section class="{kind}"')[2].partition("</h2>")[0].partition("<h2>")[2]
     counted = section.partition('<span class="c-fail">')[2].partition("</span>")[0]
     assert section.replace('<span class="c-fail">', "").replace("</span>", "").startswith(words)
@@ -222,7 +223,7 @@ def test_plots_have_a_line_per_pod_or_a_band_and_outliers(made: Made) -> None:
     cpu = many.metrics[0]
     assert len(cpu.series) <= 6
     lines = zip(cpu.low, cpu.median, cpu.high, strict=True)
-    assert all(low <= middle <= high for low, middle, high in lines if None not in (low, middle, high))  # type: ignore[operator]
+    assert all(low <= middle <= high for low, middle, high in lines if None not in (low, middle, high))
     assert made.data.metrics(JobQuery("horovod")).message == "nothing was measured"
 
 
@@ -236,9 +237,9 @@ def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     assert hint.command.endswith("qwen-sft.yaml --fit")
     assert [each.job for each in job.waiting.queue if each.is_this] == ["qwen-sft:1"]
     assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
-    page = html_jobs.page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))
+    page = pages.jobs_page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))
     assert "0 of 8, starts all together" in page
-    page = html_job.page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery("qwen-sft")))
+    page = pages.job_page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery("qwen-sft")))
     hints = page.partition("What would start it now</h2>")[2].partition("</section>")[0]
     assert f"<p>{hint.text}</p>" in hints
     assert f"<code>{hint.command}</code>" in hints
@@ -299,7 +300,7 @@ def test_a_long_list_has_pages(alone: Made, monkeypatch: pytest.MonkeyPatch) -> 
     seen, after, said = [], "", []
     while True:
         listing = alone.data.listing(Group.ALL, "", after)
-        page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), listing))
+        page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), listing))
         said.append(page.partition(" of 6 jobs")[0].rpartition("> ")[2])
         seen += [row.run for row in listing.items]
         if not (after := listing.after):
@@ -307,9 +308,9 @@ def test_a_long_list_has_pages(alone: Made, monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(seen) == [f"pytorch-job:{number}" for number in (1, 2, 3, 4, 5, 9)]
     assert said == ["1 to 2", "3 to 4", "5 to 6"]
     none = alone.data.listing(Group.WAITING, "pytorch", "")
-    page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), none))
+    page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), none))
     assert "No job matches “pytorch” among those under “Waiting”." in page
-    assert "6 jobs in other phases" in page
+    assert "6 jobs under other filters" in page
 
 
 def test_a_file_that_was_not_kept_is_written_again(alone: Made) -> None:
@@ -325,17 +326,45 @@ def test_actions_say_why_they_are_disabled_and_what_would_happen(made: Made) -> 
     assert actions == {"suspend": "", "restart": "", "stop": "", "delete": "it has not finished: stop it first"}
     suspended = made.job("dlrm-nightly")
     assert [each.name for each in suspended.actions] == ["resume", "restart", "stop", "delete"]
-    assert suspended.ran == pytest.approx(599.5, abs=0.1), "it ran until it was suspended"
+    assert suspended.ran == 600.0, "it ran until it was suspended"
     ended = {each.name: each.allowed for each in made.job("bert-pretrain").actions}
     assert ended == {"suspend": False, "again": True, "stop": False, "delete": True}
     plan = made.data.action_plan("llama-ft", "stop")
     assert (plan.button, plan.danger, plan.frees) == ("Stop 6 pods", True, "6 GPUs, 36 CPUs, 144 GiB memory")
     assert plan.now == "6 pods get SIGTERM, and SIGKILL after 30 s"
     waits = {each.name: each.why_not for each in made.job("eval-mmlu").actions}
-    assert waits["suspend"] == waits["restart"] == "it waits for its room"
+    assert waits["suspend"] == waits["restart"] == "it waits for resources"
     assert waits["stop"] == ""
     refused = made.data.act("bert-pretrain", "stop")
-    assert (refused.done, refused.message) == (False, "bert-pretrain:1: it has ended: Failed")
+    assert (refused.done, refused.message) == (False, "bert-pretrain:1: it has ended")
+
+
+def test_run_again_names_what_the_new_run_uses_and_no_command(alone: Made) -> None:
+    """D17: `pumice submit FILE` would run the file as it is now, without the options of the run."""
+    run = alone.maker.make(Story("pytorch-job", (), "Pending", note="urgent"))
+    plan = alone.data.action_plan(run.record.uid, "again")
+    assert plan.command == ""
+    assert "uses the Job as pytorch-job:1 was submitted, with its options (--note urgent)." in plan.remark
+    file = Path(run.record.workdir) / run.record.file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for text, same in ((run.source.text, True), ("kind: Job", False)):
+        file.write_text(text)
+        remark = alone.data.action_plan(run.record.uid, "again").remark
+        assert ("is no longer the same" not in remark) is same
+
+
+def test_arguments_are_shown_beside_the_note_found_and_escaped(alone: Made) -> None:
+    run = alone.maker.make(Story("pytorch-job", (), "Pending", note="urgent"))
+    args = ["--lr", "0.1", "<b>", "--key=***"]
+    record = msgspec.structs.replace(run.record, args=args)
+    (run.directory / RECORD).write_bytes(msgspec.json.encode(record))
+    [row] = alone.data.listing(Group.ALL, "0.1 urgent", "").items
+    assert (row.args, row.identity) == (tuple(args), "--lr 0.1 '<b>' --key=*** · urgent")
+    assert alone.data.listing(Group.ALL, "0.2", "").items == ()
+    frame, shown = Frame(alone.data.info(), "token"), "--lr 0.1 &#39;&lt;b&gt;&#39; --key=***"
+    assert f">{shown} · urgent<" in pages.jobs_page(JobsView(frame, alone.data.listing(Group.ALL, "", "")))
+    remark = alone.data.action_plan(run.record.uid, "again").remark
+    assert "with its options (--note urgent -- --lr 0.1 '<b>' --key=***)." in remark
 
 
 def test_events_of_many_pods_are_one_with_a_count(made: Made) -> None:
@@ -381,8 +410,8 @@ def test_every_tab_of_every_job_has_its_values(made: Made, tab: str) -> None:
 def test_a_page_of_a_hostile_job_has_no_markup_of_it(made: Made, tab: str) -> None:
     frame, query = Frame(made.data.info(), "token"), JobQuery("hostile", tab=tab, q="<script>")
     view = made.data.with_logs(made.data.job_view(frame, query), query)
-    pages = [html_job.page(view), html_jobs.page(JobsView(frame, made.data.listing(Group.ALL, "", "")))]
-    for page in pages:
+    listing = pages.jobs_page(JobsView(frame, made.data.listing(Group.ALL, "", "")))
+    for page in (pages.job_page(view), listing):
         assert "hostile" in page
         assert "<script>fetch" not in page
         assert "<img src=x" not in page
@@ -443,7 +472,7 @@ def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
     assert (cpu.resource, cpu.wanted, cpu.free, cpu.short) == ("CPU", "0.4", "0", "0.4")
     assert [(each.job, each.phase) for each in cpu.held_by] == [("pytorch-job:1", "Running")]
     assert job.text.startswith("cpu: 0.4 wanted, 0 free; pytorch-job:1 holds")
-    page = html_job.page(alone.data.job_view(Frame(alone.data.info(), ""), JobQuery(run.record.uid)))
+    page = pages.job_page(alone.data.job_view(Frame(alone.data.info(), ""), JobQuery(run.record.uid)))
     assert re.search(r" holds [\d.]+, until ~\d\d:\d\d: its time limit\.", page)
     assert [(each.position, each.job) for each in job.waiting.queue] == [(None, "pytorch-job:1"), (1, "horovod:1")]
     query = JobQuery(run.record.uid)
@@ -451,7 +480,7 @@ def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
     assert [(kind, value.waiting) for kind, value in changes] == [("job", waiting)]
     assert alone.data.changed_waiting(query, waiting) == (waiting, [])
     alone.maker.make(Story("horovod", (), "Pending", 90.0, text=small))
-    alone.data.machine.forget()
+    alone.data.data.observer.forget()
     assert len(alone.data.changed_waiting(query, waiting)[1]) == 1, "the queue is another one"
     assert alone.data.changed_waiting(JobQuery("pytorch-job:1"), None) == (None, [])
     reserved = alone.data.info().reserved
@@ -486,6 +515,15 @@ def test_pods_that_are_plain_processes_have_addresses_on_loopback(alone: Made) -
     ]
 
 
+@pytest.mark.parametrize("name", ["run.json", "status.json"])
+def test_a_pipe_in_place_of_a_file_does_not_stop_the_list(alone: Made, name: str) -> None:
+    run = alone.maker.make(Story("pytorch-job", [Try(3.0, [Ends("master-0", 2.0)])], "Completed"))
+    (run.directory / name).unlink()
+    os.mkfifo(run.directory / name)
+    (row,) = alone.data.listing(Group.ALL, "", "").items
+    assert (row.run, bool(row.damaged)) == (run.ref, name == "run.json")
+
+
 def test_damaged_runs_are_listed_with_what_is_wrong(alone: Made) -> None:
     for damage in ("run.json", "status.json", "journal.jsonl"):
         run = alone.maker.make(
@@ -500,8 +538,8 @@ def test_damaged_runs_are_listed_with_what_is_wrong(alone: Made) -> None:
     files = f"its files are in {nine}: remove them if you do not need them"
     assert rows["pytorch-job:9"].damaged == f"run.json is missing; {files}"
     assert {row.group for row in rows.values()} == {Group.FAILED}
-    assert alone.data.jobs.counts()[Group.FAILED] == 4, "what cannot be read neither waits nor runs"
-    page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), alone.data.listing(Group.ALL, "", "")))
+    assert alone.data.listing(Group.ALL, "", "").counts[Group.FAILED] == 4, "what cannot be read neither waits nor runs"
+    page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), alone.data.listing(Group.ALL, "", "")))
     assert 'href="/jobs/"' not in page, "a run without a record has no page"
     assert page.count('id="job-pytorch-job:9"') == 1
     assert rows["pytorch-job:3"].damaged == "6 entries of the journal cannot be read"

@@ -271,6 +271,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
     deeper = str(tmp_path / "gone" / "job.yaml")
     assert read(deeper)[1][0].hint == f"the directory {tmp_path / 'gone'} does not exist either"
     assert str(read(deeper)[1][0]) == f"{deeper}: no such file"
+    (tmp_path / "link.yaml").symlink_to("old.yaml")
+    assert read(str(tmp_path / "link.yaml"))[1][0].hint == "it is a link to old.yaml, which does not exist"
 
 
 def test_a_directory(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import io
 import os
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path as FilePath
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pumice.model.findings import ROOT, Path
 from pumice.model.problem import Position, Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import required_one_of, required_spelled, within
+from pumice.admission.podtemplate.checks import required_spelled, within
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import (
     check_label_keys,
@@ -14,7 +14,7 @@ from pumice.admission.podtemplate.selectors import (
     check_selector,
 )
 from pumice.model.findings import Finding
-from pumice.model.syntax import dns_label_error, dns_subdomain_error, qualified_name_error
+from pumice.model.syntax import dns_label_error, qualified_name_error
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -34,28 +34,14 @@ def _check_node_affinity(affinity: View) -> Iterator[Finding]:
         if not need.get("nodeSelectorTerms"):
             yield need.missing("nodeSelectorTerms", "must have at least one term")
         for term in need.children("nodeSelectorTerms"):
-            yield from _check_node_term(term)
             for requirement in term.children("matchExpressions"):
+                yield from check_requirement(requirement, _NODE_OPERATORS)
                 yield from check_label_values(requirement)
     for wish in affinity.children(PREFERRED):
         yield from _check_weight(wish)
         # Kubernetes does not check the values of a preference.
-        yield from _check_node_term(wish.part("preference"))
-
-
-def _check_node_term(term: View) -> Iterator[Finding]:
-    for requirement in term.children("matchExpressions"):
-        yield from check_requirement(requirement, _NODE_OPERATORS)
-    for requirement in term.children("matchFields"):
-        yield from required_one_of(requirement, "operator", ("In", "NotIn"))
-        if requirement.text("operator") in {"In", "NotIn"} and requirement.size("values") != 1:
-            yield requirement.missing("values", "must be exactly one value")
-        yield from required_one_of(requirement, "key", ("metadata.name",))
-        if requirement.text("key") != "metadata.name":
-            continue
-        for at, value in requirement.texts("values"):
-            if error := dns_subdomain_error(value):
-                yield Finding(at, error, value)
+        for requirement in wish.part("preference").children("matchExpressions"):
+            yield from check_requirement(requirement, _NODE_OPERATORS)
 
 
 def _check_weight(wish: View) -> Iterator[Finding]:

@@ -57,18 +57,14 @@ def _check_data_sources(claim: View) -> Iterator[Finding]:
     source, reference = claim.child("dataSource"), claim.child("dataSourceRef")
     for view in (source, reference):
         if view is not None:
-            yield from _check_data_source(view)
+            yield from required(view, "name", "kind")
+            yield from spelled(view, "apiGroup", dns_subdomain_error)
+            yield from spelled(view, "namespace", dns_label_error)
+            if view.is_blank("apiGroup") and view.text("kind") not in {"", _OWN_KIND}:
+                yield view.error("kind", f"must be {_OWN_KIND} when there is no apiGroup")
     if source is None or reference is None:
         return
     if reference.text("namespace"):
         yield claim.missing("dataSource", "cannot be set when dataSourceRef has a namespace")
     elif any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
         yield claim.missing("dataSource", "must be the same as dataSourceRef")
-
-
-def _check_data_source(source: View) -> Iterator[Finding]:
-    yield from required(source, "name", "kind")
-    yield from spelled(source, "apiGroup", dns_subdomain_error)
-    yield from spelled(source, "namespace", dns_label_error)
-    if source.is_blank("apiGroup") and source.text("kind") not in {"", _OWN_KIND}:
-        yield source.error("kind", f"must be {_OWN_KIND} when there is no apiGroup")

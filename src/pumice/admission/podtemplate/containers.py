@@ -64,7 +64,10 @@ def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -
     """Check what containers and init containers have in common."""
     yield from required_spelled(container, "name", dns_label_error)
     yield from unique(names, container.text("name"), container.at / "name", "the name of a container")
-    yield from _check_image(container)
+    yield from required(container, "image")
+    image = container.text("image")
+    if image != image.strip():
+        yield container.error("image", "must not begin or end with white space")
     yield from one_of(container, "imagePullPolicy", PULL_POLICIES)
     yield from one_of(container, "terminationMessagePolicy", ("File", "FallbackToLogsOnError"))
     yield from check_ports(container)
@@ -75,13 +78,6 @@ def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -
     yield from check_container_security(container, shares_users=not parts.spec.denies("hostUsers"))
     if parts.spec.denies("hostUsers") and container.size("volumeDevices"):
         yield container.missing("volumeDevices", "cannot be used when hostUsers is false")
-
-
-def _check_image(container: View) -> Iterator[Finding]:
-    yield from required(container, "image")
-    image = container.text("image")
-    if image != image.strip():
-        yield container.error("image", "must not begin or end with white space")
 
 
 def _check_resize(container: View, spec: View) -> Iterator[Finding]:

@@ -24,7 +24,13 @@ def check_env(container: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
         if source is not None:
             yield from _check_source(variable, source, volumes)
     for source in container.children("envFrom"):
-        yield from _check_env_from(source)
+        yield from spelled(source, "prefix", env_name_error)
+        if not any(source.has(key) for key in _REFERENCES):
+            yield Finding(source.at, f"must have one of {listed(_REFERENCES)}")
+        yield from at_most_one(source, _REFERENCES, "source")
+        for key in _REFERENCES:
+            if ref := source.child(key):
+                yield from required_spelled(ref, "name", dns_subdomain_error)
 
 
 def _check_source(variable: View, source: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
@@ -56,13 +62,3 @@ def _check_file_key(ref: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
         yield ref.error("volumeName", "no volume of the pod has this name", did_you_mean(name, volumes))
     elif name and volumes[name] != "emptyDir":
         yield ref.error("volumeName", "must be a volume of type emptyDir")
-
-
-def _check_env_from(source: View) -> Iterator[Finding]:
-    yield from spelled(source, "prefix", env_name_error)
-    if not any(source.has(key) for key in _REFERENCES):
-        yield Finding(source.at, f"must have one of {listed(_REFERENCES)}")
-    yield from at_most_one(source, _REFERENCES, "source")
-    for key in _REFERENCES:
-        if ref := source.child(key):
-            yield from required_spelled(ref, "name", dns_subdomain_error)

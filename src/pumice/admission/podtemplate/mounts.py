@@ -24,9 +24,19 @@ def check_mounts(container: View, volumes: Mapping[str, str]) -> Iterator[Findin
         yield from unique(taken, mount.text("mountPath"), mount.at / "mountPath", "this path")
         if ":" in mount.text("mountPath"):
             yield mount.warning("mountPath", "container runtimes refuse a path with ':' in it")
-        yield from _check_sub_path(mount)
+        yield from descending_path(mount, "subPath")
+        yield from descending_path(mount, "subPathExpr")
+        if mount.text("subPath") and mount.text("subPathExpr"):
+            yield mount.error("subPathExpr", "cannot be set together with subPath")
         yield from _check_propagation(mount, privileged=container.part("securityContext").flag("privileged"))
-        yield from _check_options(mount, volumes)
+        seen: dict[str, Path] = {}
+        for at, option in mount.texts("bindMountOptions"):
+            if option not in _OPTIONS:
+                yield Finding(at, "must be noexec, nodev or nosuid", option, did_you_mean(option, _OPTIONS))
+            yield from unique(seen, option, at, "this option")
+        name = mount.text("name")
+        if seen and volumes.get(name) == "image":
+            yield mount.missing("bindMountOptions", "cannot be used with an image volume")
     mounted = {mount.text("name"): mount.at for mount in mounts}
     for device in devices:
         yield from _check_device(device, volumes, mounted)
@@ -41,13 +51,6 @@ def _check_volume_name(mount: View, volumes: Mapping[str, str]) -> Iterator[Find
         yield mount.error("name", "no volume of the pod has this name", hint)
 
 
-def _check_sub_path(mount: View) -> Iterator[Finding]:
-    yield from descending_path(mount, "subPath")
-    yield from descending_path(mount, "subPathExpr")
-    if mount.text("subPath") and mount.text("subPathExpr"):
-        yield mount.error("subPathExpr", "cannot be set together with subPath")
-
-
 def _check_propagation(mount: View, *, privileged: bool) -> Iterator[Finding]:
     yield from one_of(mount, "mountPropagation", _PROPAGATIONS, blank_is_unset=False)
     if mount.text("mountPropagation") == "Bidirectional" and not privileged:
@@ -58,17 +61,6 @@ def _check_propagation(mount: View, *, privileged: bool) -> Iterator[Finding]:
             yield mount.error("recursiveReadOnly", "needs readOnly: true")
         if mount.text("mountPropagation") not in {"", "None"}:
             yield mount.error("recursiveReadOnly", "needs mountPropagation None")
-
-
-def _check_options(mount: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
-    seen: dict[str, Path] = {}
-    for at, option in mount.texts("bindMountOptions"):
-        if option not in _OPTIONS:
-            yield Finding(at, "must be noexec, nodev or nosuid", option, did_you_mean(option, _OPTIONS))
-        yield from unique(seen, option, at, "this option")
-    name = mount.text("name")
-    if seen and volumes.get(name) == "image":
-        yield mount.missing("bindMountOptions", "cannot be used with an image volume")
 
 
 def _check_device(device: View, volumes: Mapping[str, str], mounted: dict[str, Path]) -> Iterator[Finding]:

@@ -27,7 +27,12 @@ def check_network(spec: View) -> Iterator[Finding]:
         for at, hostname in alias.texts("hostnames"):
             if error := dns_subdomain_error(hostname):
                 yield Finding(at, error, hostname)
-    yield from _check_shared_namespaces(spec)
+    if spec.flag("shareProcessNamespace") and spec.flag("hostPID"):
+        yield spec.error("shareProcessNamespace", "cannot be true together with hostPID")
+    # hostNetwork with hostUsers: false depends on a feature gate of the cluster.
+    for key in ("hostPID", "hostIPC"):
+        if spec.denies("hostUsers") and spec.flag(key):
+            yield spec.error(key, "cannot be true when hostUsers is false")
 
 
 def _check_hostname_override(spec: View) -> Iterator[Finding]:
@@ -65,12 +70,3 @@ def _check_searches(config: View) -> Iterator[Finding]:
     for at, domain in searches:
         if error := dns_search_error(domain):
             yield Finding(at, error, domain)
-
-
-def _check_shared_namespaces(spec: View) -> Iterator[Finding]:
-    if spec.flag("shareProcessNamespace") and spec.flag("hostPID"):
-        yield spec.error("shareProcessNamespace", "cannot be true together with hostPID")
-    # hostNetwork with hostUsers: false depends on a feature gate of the cluster.
-    for key in ("hostPID", "hostIPC"):
-        if spec.denies("hostUsers") and spec.flag(key):
-            yield spec.error(key, "cannot be true when hostUsers is false")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import GREATEST_ID, one_of, spelled, unique, within
+from pumice.admission.podtemplate.checks import GREATEST_ID, one_of, required_one_of, spelled, unique, within
 from pumice.admission.podtemplate.containers import RESTART_POLICIES, PodParts, check_containers
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.network import check_network
@@ -13,7 +13,6 @@ from pumice.admission.podtemplate.resources import check_pod_resources
 from pumice.admission.podtemplate.scheduling import check_scheduling
 from pumice.admission.podtemplate.security import check_pod_security
 from pumice.admission.podtemplate.volumes import check_volumes, volume_kinds
-from pumice.admission.podtemplate.windows import check_os
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_subdomain_error, qualified_name_error
 
@@ -24,20 +23,6 @@ _GREATEST_PRIORITY: Final = 100_000
 
 
 def check_spec(spec: View) -> Iterator[Finding]:
-    yield from _check_life(spec)
-    yield from _check_accounts(spec)
-    yield from check_volumes(spec)
-    claims = frozenset(claim.text("name") for claim in spec.children("resourceClaims")) - {""}
-    yield from check_containers(PodParts(spec, volume_kinds(spec), claims))
-    yield from check_pod_resources(spec)
-    yield from check_pod_security(spec)
-    yield from check_os(spec)
-    yield from check_scheduling(spec)
-    yield from check_network(spec)
-    yield from _check_responders(spec)
-
-
-def _check_life(spec: View) -> Iterator[Finding]:
     yield from one_of(spec, "restartPolicy", RESTART_POLICIES)
     yield from within(spec, "activeDeadlineSeconds", 1, GREATEST_ID)
     if (spec.number("terminationGracePeriodSeconds") or 0) < 0:
@@ -45,13 +30,20 @@ def _check_life(spec: View) -> Iterator[Finding]:
     if spec.size("ephemeralContainers"):
         message = "cannot be part of a template: they are added to a running pod, to debug it"
         yield spec.missing("ephemeralContainers", message, "use containers or initContainers")
-
-
-def _check_accounts(spec: View) -> Iterator[Finding]:
     # The old name counts only if the new one is not set.
     key = "serviceAccount" if spec.is_blank("serviceAccountName") else "serviceAccountName"
     yield from spelled(spec, key, dns_subdomain_error)
     yield from spelled(spec, "runtimeClassName", dns_subdomain_error, blank_is_unset=False)
+    yield from check_volumes(spec)
+    claims = frozenset(claim.text("name") for claim in spec.children("resourceClaims")) - {""}
+    yield from check_containers(PodParts(spec, volume_kinds(spec), claims))
+    yield from check_pod_resources(spec)
+    yield from check_pod_security(spec)
+    if system := spec.child("os"):
+        yield from required_one_of(system, "name", ("linux", "windows"))
+    yield from check_scheduling(spec)
+    yield from check_network(spec)
+    yield from _check_responders(spec)
 
 
 def _check_responders(spec: View) -> Iterator[Finding]:

@@ -22,14 +22,11 @@ _PLAIN_SIGNALS: Final = (
     "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP "
     "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX"
 )
-_SIGNALS: Final = {
-    "linux": (
-        *(f"SIG{name}" for name in _PLAIN_SIGNALS.split()),
-        *(f"SIGRTMIN+{number}" for number in range(1, 16)),
-        *(f"SIGRTMAX-{number}" for number in range(1, 15)),
-    ),
-    "windows": ("SIGKILL", "SIGTERM"),
-}
+_SIGNALS: Final = (
+    *(f"SIG{name}" for name in _PLAIN_SIGNALS.split()),
+    *(f"SIGRTMIN+{number}" for number in range(1, 16)),
+    *(f"SIGRTMAX-{number}" for number in range(1, 15)),
+)
 
 
 def check_probes(container: View) -> Iterator[Finding]:
@@ -58,29 +55,18 @@ def check_lifecycle(container: View, spec: View) -> Iterator[Finding]:
         hook = lifecycle.child(key)
         if hook is not None:
             yield from _check_handler(hook, _HOOK_HANDLERS)
-            yield from _check_sleep(hook, spec)
-    yield from _check_stop_signal(lifecycle, spec)
-
-
-def _check_sleep(hook: View, spec: View) -> Iterator[Finding]:
-    grace = spec.number("terminationGracePeriodSeconds")
-    grace = _DEFAULT_GRACE if grace is None else grace
-    if sleep := hook.child("sleep"):
-        yield from within(sleep, "seconds", 0)
-        if (sleep.number("seconds") or 0) > grace:
-            yield sleep.error("seconds", f"must not be above terminationGracePeriodSeconds, which is {grace}")
-
-
-def _check_stop_signal(lifecycle: View, spec: View) -> Iterator[Finding]:
-    if not lifecycle.has("stopSignal"):
-        return
-    system = spec.part("os").text("name")
-    if not spec.has("os"):
+            grace = spec.number("terminationGracePeriodSeconds")
+            grace = _DEFAULT_GRACE if grace is None else grace
+            if sleep := hook.child("sleep"):
+                yield from within(sleep, "seconds", 0)
+                if (sleep.number("seconds") or 0) > grace:
+                    yield sleep.error("seconds", f"must not be above terminationGracePeriodSeconds, which is {grace}")
+    signal = lifecycle.text("stopSignal")
+    if lifecycle.has("stopSignal") and not spec.has("os"):
         yield lifecycle.error("stopSignal", "can only be set together with os.name", "set os.name: linux in the pod")
-    elif system in _SIGNALS and lifecycle.text("stopSignal") not in _SIGNALS[system]:
-        signal = lifecycle.text("stopSignal")
-        hint = did_you_mean(signal, _SIGNALS[system])
-        yield lifecycle.error("stopSignal", f"must be the name of a signal on {system}, such as SIGTERM", hint)
+    elif lifecycle.has("stopSignal") and spec.part("os").text("name") == "linux" and signal not in _SIGNALS:
+        hint = did_you_mean(signal, _SIGNALS)
+        yield lifecycle.error("stopSignal", "must be the name of a signal on linux, such as SIGTERM", hint)
 
 
 def _check_handler(view: View, kinds: tuple[str, ...]) -> Iterator[Finding]:

@@ -59,9 +59,6 @@ def check_pod_resources(spec: View) -> Iterator[Finding]:
     resources = spec.child("resources")
     if resources is None:
         return
-    if spec.part("os").text("name") == "windows":
-        yield spec.missing("resources", "cannot be set for a windows pod")
-        return
     # Kubernetes refuses an empty list, too.
     if resources.has("claims"):
         yield resources.missing("claims", "belong to a container, not to the whole pod")

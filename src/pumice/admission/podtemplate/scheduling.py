@@ -41,7 +41,14 @@ def check_scheduling(spec: View) -> Iterator[Finding]:
     for toleration in spec.children("tolerations"):
         yield from _check_toleration(toleration)
     yield from _check_spreading(spec)
-    yield from _check_gates(spec)
+    for gate in spec.children("readinessGates"):
+        yield from required_spelled(gate, "conditionType", qualified_name_error)
+    seen: dict[str, Path] = {}
+    for gate in spec.children("schedulingGates"):
+        yield from required_spelled(gate, "name", qualified_name_error)
+        yield from unique(seen, gate.text("name"), gate.at / "name", "this gate")
+    if seen and spec.text("nodeName"):
+        yield spec.error("nodeName", "cannot be set while schedulingGates hold the pod back")
     yield from _check_claims(spec)
     if group := spec.child("schedulingGroup"):
         yield from required_spelled(group, "podGroupName", dns_subdomain_error)
@@ -81,26 +88,11 @@ def _check_spreading(spec: View) -> Iterator[Finding]:
         for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             yield from one_of(constraint, key, ("Honor", "Ignore"), blank_is_unset=False)
         yield from check_selector(constraint, "labelSelector")
-        yield from _check_spread_keys(constraint)
-
-
-def _check_spread_keys(constraint: View) -> Iterator[Finding]:
-    yield from check_label_keys(constraint, "matchLabelKeys")
-    selected = set(selector_keys(constraint, "labelSelector"))
-    for at, name in constraint.texts("matchLabelKeys"):
-        if name in selected:
-            yield Finding(at, "cannot be in both matchLabelKeys and labelSelector", name)
-
-
-def _check_gates(spec: View) -> Iterator[Finding]:
-    for gate in spec.children("readinessGates"):
-        yield from required_spelled(gate, "conditionType", qualified_name_error)
-    seen: dict[str, Path] = {}
-    for gate in spec.children("schedulingGates"):
-        yield from required_spelled(gate, "name", qualified_name_error)
-        yield from unique(seen, gate.text("name"), gate.at / "name", "this gate")
-    if seen and spec.text("nodeName"):
-        yield spec.error("nodeName", "cannot be set while schedulingGates hold the pod back")
+        yield from check_label_keys(constraint, "matchLabelKeys")
+        selected = set(selector_keys(constraint, "labelSelector"))
+        for at, name in constraint.texts("matchLabelKeys"):
+            if name in selected:
+                yield Finding(at, "cannot be in both matchLabelKeys and labelSelector", name)
 
 
 def _check_claims(spec: View) -> Iterator[Finding]:

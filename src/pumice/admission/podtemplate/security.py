@@ -16,7 +16,6 @@ from pumice.admission.podtemplate.checks import (
     user_id,
 )
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.windows import check_windows_options
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import LONGEST_SUBDOMAIN, too_long
 
@@ -41,7 +40,6 @@ def check_pod_security(spec: View) -> Iterator[Finding]:
     yield from one_of(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), blank_is_unset=False)
     yield from _check_sysctls(context, spec)
     yield from _check_profiles(context)
-    yield from check_windows_options(context)
 
 
 def check_container_security(container: View, *, shares_users: bool) -> Iterator[Finding]:
@@ -56,7 +54,6 @@ def check_container_security(container: View, *, shares_users: bool) -> Iterator
         if any(name == "CAP_SYS_ADMIN" for _, name in context.part("capabilities").texts("add")):
             yield context.error("allowPrivilegeEscalation", "cannot be false with the capability CAP_SYS_ADMIN")
     yield from _check_profiles(context)
-    yield from check_windows_options(context)
 
 
 def _check_sysctls(context: View, spec: View) -> Iterator[Finding]:

@@ -49,7 +49,14 @@ def check_volumes(spec: View) -> Iterator[Finding]:
 
 def _check_source(kind: str, source: View, volume: View) -> Iterator[Finding]:
     if kind == _EMPTY:
-        yield from _check_empty(source)
+        limit = read_quantity(source.get("sizeLimit"), source.at / "sizeLimit")
+        if isinstance(limit, Finding):
+            yield limit
+        elif isinstance(limit, Quantity) and limit.is_negative:
+            yield source.error("sizeLimit", "must be 0 or more")
+        mode = source.number("mode")
+        if mode is not None and not 0 <= mode <= _GREATEST_MODE:
+            yield source.error("mode", f"must be from 0 to {_GREATEST_MODE}, which is 01777 in octal")
     elif kind == "secret":
         yield from check_key_files(source, "secretName")
     elif kind == "configMap":
@@ -62,17 +69,6 @@ def _check_source(kind: str, source: View, volume: View) -> Iterator[Finding]:
         yield from _check_ephemeral(source)
     else:
         yield from check_storage(kind, source, volume)
-
-
-def _check_empty(source: View) -> Iterator[Finding]:
-    limit = read_quantity(source.get("sizeLimit"), source.at / "sizeLimit")
-    if isinstance(limit, Finding):
-        yield limit
-    elif isinstance(limit, Quantity) and limit.is_negative:
-        yield source.error("sizeLimit", "must be 0 or more")
-    mode = source.number("mode")
-    if mode is not None and not 0 <= mode <= _GREATEST_MODE:
-        yield source.error("mode", f"must be from 0 to {_GREATEST_MODE}, which is 01777 in octal")
 
 
 def _check_ephemeral(source: View) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime as dt
+import importlib.util
 import os
 import signal
 import sys
@@ -13,9 +14,8 @@ from typing import Any, Final
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.auth.access import Access, AccessError, find_access
+from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
-from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
 from pumice.model.snapshot import COSCHEDULING
 from pumice.model.syntax import dns_label_error
@@ -25,6 +25,8 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 MAX_PORT: Final = 65535
+# The packages of the extra `controller`, by the name of their module.
+_EXTRA: Final = {"uvloop": "uvloop", "prometheus_client": "prometheus-client"}
 _BOOLEANS: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
@@ -47,12 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no leader election: there must be no other controller",
     )
     parser.add_argument(
-        "--lease-namespace",
-        metavar="NS",
-        default=env("lease-namespace", ""),
-        help="another namespace for the Lease, beside kube-system or where that is forbidden",
-    )
-    parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
         default=env("listen", ""),
@@ -73,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         default=env("scheduler-name", COSCHEDULING.scheduler),
         help=f"scheduler of the gang provider coscheduling; default {COSCHEDULING.scheduler}",
+    )
+    parser.add_argument(
+        "--keep-log-tails",
+        action="store_true",
+        help="keep the last lines of the first failed pod of each attempt in a Secret; needs the right to read logs",
     )
     add_log_arguments(parser)
 
@@ -144,20 +145,38 @@ def namespaces(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def lacks_packages(command: str) -> bool:
+    """Whether packages of the extra `controller` are not installed; says which, and how to install them."""
+    missing = [package for module, package in _EXTRA.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        print(f"pumice {command}: not installed: {', '.join(missing)}", file=sys.stderr)
+        print("  hint: pip install 'pumice[controller]'", file=sys.stderr)
+    return bool(missing)
+
+
 def run(args: argparse.Namespace) -> int:
     """Return 0 after a signal, 1 if the cluster refuses, 2 for bad input."""
+    if lacks_packages("controller"):
+        return BAD_INPUT
+    from pumice.engines.kubernetes.controller.process import Controller, Settings
+
+    async def control(stop: asyncio.Event) -> None:
+        async with Client(access, parallel_writes=settings.parallel_writes) as client:
+            types, now = kubernetes_types().types, lambda: dt.datetime.now(tz=dt.UTC)
+            await Controller(client, settings, discover(), types, now).run(stop)
+
     try:
         settings = Settings(
             gang=args.gang,
             namespaces=namespaces(args.namespace or [env("namespace", "")]),
             leader_elect=not (args.no_leader_elect or switched_on("no-leader-elect")),
-            lease_namespace=args.lease_namespace,
             listen=address(args.listen or DEFAULT_LISTEN),
             any_port=not args.listen,
             metrics_listen=address(args.metrics_listen, "--metrics-listen") if args.metrics_listen else None,
             workers=at_least_one("--workers", args.workers),
             parallel_writes=at_least_one("--parallel-writes", args.parallel_writes),
             scheduler=args.scheduler_name,
+            keep_log_tails=args.keep_log_tails or switched_on("keep-log-tails"),
         )
         access = find_access(args.kubeconfig, args.context)
     except (AccessError, ValueError) as error:
@@ -165,30 +184,19 @@ def run(args: argparse.Namespace) -> int:
         return BAD_INPUT
     set_up(args.log_level, args.log_format)
     try:
-        in_foreground(lambda stop: _control(access, settings, stop))
+        in_foreground(control)
     except GangError as error:
         print(f"pumice controller: {error.problem.text}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
-        print(f"pumice controller: {_address_flags(args)}: {error.strerror}", file=sys.stderr)
+        apart = f" or --metrics-listen: {args.metrics_listen}" if args.metrics_listen else ""
+        flags = f"--listen: {args.listen or DEFAULT_LISTEN}{apart}"
+        print(f"pumice controller: {flags}: {error.strerror}", file=sys.stderr)
         return BAD_INPUT
     except ApiError as error:
         print(f"pumice controller: {access.server}: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _address_flags(args: argparse.Namespace) -> str:
-    apart = f" or --metrics-listen: {args.metrics_listen}" if args.metrics_listen else ""
-    return f"--listen: {args.listen or DEFAULT_LISTEN}{apart}"
-
-
-async def _control(access: Access, settings: Settings, stop: asyncio.Event) -> None:
-    async with Client(access, parallel_writes=settings.parallel_writes) as client:
-        controller = Controller(
-            client, settings, discover(), kubernetes_types().types, lambda: dt.datetime.now(tz=dt.UTC)
-        )
-        await controller.run(stop)
 
 
 def in_foreground(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

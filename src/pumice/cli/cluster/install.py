@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pumice.client.view.output import style_for
+from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
+from pumice.model import VERSION
 from pumice.model.syntax import dns_label_error
 from pumice.yaml.writer import write_yaml
 
@@ -29,7 +31,7 @@ _SUBJECT_WIDTH: Final = 22
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", metavar="NS", help=f"namespace to install in; default {names.NAMESPACE}")
-    parser.add_argument("--gang", choices=names.GANGS, help="scheduler that starts pods as a gang; default auto")
+    parser.add_argument("--gang", choices=CHOICES, help="scheduler that starts pods as a gang; default auto")
     parser.add_argument("--no-webhook", action="store_true", help="leave out the webhook; the controller checks jobs")
     parser.add_argument("--crds-only", action="store_true", help="print only the CustomResourceDefinitions")
     parser.add_argument("--image", metavar="NAME", help="image of controller and webhook; the cluster must have it")
@@ -44,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="with --network-policy: addresses of the API server, such as 192.0.2.10/32; may be repeated",
+    )
+    parser.add_argument(
+        "--keep-log-tails",
+        action="store_true",
+        help="let the controller keep the last lines of failed pods before it deletes them; it may then read logs",
     )
     parser.add_argument(
         "--upgrade",
@@ -71,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.crds_only:
         write_yaml(custom_resources(volcano=gang == "volcano"), sys.stdout)
         return 0
-    image = args.image or _own_image()
+    image = args.image or f"pumice:{VERSION}"
     if not args.image:
         _warn(
             f"no --image: the pods use {image}, which your nodes must have already; build and push the image "
@@ -82,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         args.namespace or names.NAMESPACE,
         gang,
         webhook=not args.no_webhook,
+        keep_log_tails=args.keep_log_tails,
         api_servers=_ranges(args),
     )
     write_yaml(manifests(options), sys.stdout)
@@ -125,12 +133,6 @@ def _ranges(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(cidr)) for cidr in args.apiserver_cidr)
 
 
-def _own_image() -> str:
-    from importlib.metadata import version
-
-    return f"pumice:{version('pumice')}"
-
-
 def _warn(message: str) -> None:
     print(f"pumice install: warning: {message}", file=sys.stderr)
 
@@ -171,11 +173,13 @@ async def _upgrade(client: Client, args: argparse.Namespace) -> int:
             "install it: pumice install --image NAME | kubectl apply --server-side -f -",
         )
     options = installation.options(args.image or "", args.gang or "")
-    options = msgspec.structs.replace(options, api_servers=_ranges(args))
+    tails = args.keep_log_tails or options.keep_log_tails
+    options = msgspec.structs.replace(options, keep_log_tails=tails, api_servers=_ranges(args))
     for component, kept in options.kept.items():
         flags = f", {' '.join(kept.flags)}" if kept.flags else ""
         print(f"{component}: {kept.replicas} replicas, image {kept.image}{flags}", file=sys.stderr)
-    print(f"namespace {options.namespace}, gang {options.gang}", file=sys.stderr)
+    kept_logs = ", log tails are kept" if tails else ""
+    print(f"namespace {options.namespace}, gang {options.gang}{kept_logs}", file=sys.stderr)
     if not args.image:
         _warn("the images stay; add --image NAME to upgrade the programs")
     write_yaml(manifests(options), sys.stdout)
@@ -187,7 +191,11 @@ async def _check(client: Client, args: argparse.Namespace) -> int:
     from pumice.engines.kubernetes.install.checks.checklist import check_cluster, find_target
 
     target = await find_target(
-        client, namespace=args.namespace or "", gang=args.gang or "", webhook=not args.no_webhook
+        client,
+        namespace=args.namespace or "",
+        gang=args.gang or "",
+        webhook=not args.no_webhook,
+        log_tails=args.keep_log_tails,
     )
     code = 0
     async for result in check_cluster(client, target, dt.datetime.now(dt.UTC)):

@@ -7,7 +7,7 @@ import datetime as dt
 import ssl
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pumice.cli.cluster.controller import (
     add_access_arguments,
@@ -16,14 +16,18 @@ from pumice.cli.cluster.controller import (
     address,
     env,
     in_foreground,
+    lacks_packages,
     one_of,
     switched_on,
 )
 from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import set_up
+from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.webhook import webhook_process
 from pumice.model.pumice_error import PumiceError
+
+if TYPE_CHECKING:
+    from pumice.engines.kubernetes.webhook.webhook_process import Settings
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"
@@ -66,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gang",
-        choices=names.GANGS,
-        type=one_of(names.GANGS),
+        choices=CHOICES,
+        type=one_of(CHOICES),
         default=env("gang", "auto"),
         help="gang provider; queues are checked with volcano only",
     )
@@ -76,6 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 after a termination signal, 2 for bad input or an unreachable cluster."""
+    if lacks_packages("webhook"):
+        return BAD_INPUT
+    from pumice.engines.kubernetes.webhook import webhook_process
+
     try:
         settings = _settings(args)
         set_up(args.log_level, args.log_format)
@@ -88,7 +96,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace) -> webhook_process.Settings:
+def _settings(args: argparse.Namespace) -> Settings:
+    from pumice.engines.kubernetes.webhook.webhook_process import Settings
+
     host, port = address(args.listen)
     register = args.register or switched_on("register")
     if register and args.service:
@@ -103,7 +113,7 @@ def _settings(args: argparse.Namespace) -> webhook_process.Settings:
         raise ValueError(
             f"--listen: {args.listen}: with --register it must be an address that the API server can reach"
         )
-    return webhook_process.Settings(
+    return Settings(
         access=find_access(args.kubeconfig, args.context),
         host=host,
         port=port,

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.runs.arguments import FAILED, add_namespace, client_of, guarded
-from pumice.client.pods.copying import copy_from, copy_to
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.run_names import parse_pod
+from pumice.cli.runs.arguments import FAILED, RunCommand, add_namespace, find_pod
+from pumice.client.backend import Backend, Feature
+from pumice.client.pod_access import PodPath
 from pumice.model.text import escaped
+from pumice.store.run_errors import InvalidOption
+from pumice.store.run_names import parse_pod
 
 # A run ends with no colon, so the first colon after the pod begins the path. `./a:b` and `/a:b` are local.
 _IN_POD: Final = re.compile(r"(?P<pod>(?:[^./][^/]*(?<!:)/)?[^./][^/:]*):(?P<path>.*)", re.DOTALL)
@@ -25,27 +26,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _copy(args))
-
-
-def _copy(args: argparse.Namespace) -> int:
+async def _copy(backend: Backend, args: argparse.Namespace) -> int:
     source, target = _in_pod(args.source), _in_pod(args.target)
     if (source is None) == (target is None):
         raise InvalidOption(
             f"{args.source} {args.target}: one of them must be in a pod",
             "pumice cp worker-0:/data/model.pt . copies out of a pod, pumice cp model.pt worker-0:/data into it",
         )
-    client = client_of(args)
     if source is not None:
-        stored, pod = client.find_pod(source[0])
-        skipped = copy_from(stored, pod, source[1], Path(args.target), args.container)
+        run, pod = await find_pod(backend, source[0])
+        skipped = await backend.copy_from(run, PodPath(pod, source[1], args.container), Path(args.target))
     elif target is not None:
-        stored, pod = client.find_pod(target[0])
-        skipped = copy_to(stored, Path(args.source), pod, target[1], args.container)
+        run, pod = await find_pod(backend, target[0])
+        skipped = await backend.copy_to(run, Path(args.source), PodPath(pod, target[1], args.container))
     for each in skipped:
         print(f"not copied: {escaped(each.path)}: {escaped(each.why)}", file=sys.stderr)
     return FAILED if any(each.error for each in skipped) else 0
+
+
+cp = RunCommand(add_arguments, _copy, waits=lambda _args: False, feature=Feature.COPY)
 
 
 def _in_pod(text: str) -> tuple[str, str] | None:

@@ -7,8 +7,10 @@ import os
 import sys
 
 from pumice.cli.control.relay import relay, terminal_size
-from pumice.cli.runs.arguments import BAD_INPUT, add_namespace, client_of, guarded
-from pumice.client.pods.entering import NotStartedError, enter
+from pumice.cli.findings import print_error
+from pumice.cli.runs.arguments import BAD_INPUT, RunCommand, add_namespace, find_pod
+from pumice.client.backend import Backend, Exec, Feature
+from pumice.client.pod_access import NotStartedError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,23 +22,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+async def _exec(backend: Backend, args: argparse.Namespace) -> int:
     if not args.command:
         print("exec: a command is missing\n  hint: pumice exec worker-0 -- ps aux", file=sys.stderr)
         return BAD_INPUT
-    return guarded(lambda: _exec(args))
-
-
-def _exec(args: argparse.Namespace) -> int:
-    client = client_of(args)
-    stored, pod = client.find_pod(args.pod)
+    run, pod = await find_pod(backend, args.pod)
     size = terminal_size(1) if os.isatty(0) and os.isatty(1) else None
     try:
-        entered = enter(stored, pod, args.command, args.container, size)
+        entered = await backend.enter(run, Exec(pod, args.command, args.container, size))
         try:
             return relay(entered, on_terminal=size is not None)
         finally:
             entered.close()
     except NotStartedError as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return error.exit_code
+
+
+exec_ = RunCommand(add_arguments, _exec, waits=lambda _args: False, feature=Feature.EXEC)

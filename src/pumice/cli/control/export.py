@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, chosen_run, client_of, guarded
-from pumice.client.export import export
+from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, RunCommand, add_namespace, chosen_run
+from pumice.client.backend import Backend, Feature
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,25 +19,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _export(args))
-
-
-def _export(args: argparse.Namespace) -> int:
-    client = client_of(args)
-    stored = chosen_run(client, args.run)
-    file = args.output or f"{stored.record.name}-{stored.record.number}.tar.gz"
+async def _export(backend: Backend, args: argparse.Namespace) -> int:
+    run = await chosen_run(backend, args.run)
+    file = args.output or f"{str(run).replace(':', '-')}.tar.gz"
     if not args.no_logs:
         print("logs are packed as the programs wrote them; --no-logs leaves them out", file=sys.stderr)
     if file == "-" and sys.stdout.isatty():
         print("the archive is not for a terminal\n  hint: -o FILE, or a pipe", file=sys.stderr)
         return BAD_INPUT
     if file == "-":
-        export(stored, sys.stdout.buffer, logs=not args.no_logs)
+        await backend.export(run, sys.stdout.buffer, logs=not args.no_logs)
         return 0
     try:
-        with open(file, "xb", opener=_open_private) as out:
-            export(stored, out, logs=not args.no_logs)
+        with open(file, "xb", opener=_open_private) as out:  # noqa: ASYNC230 - nothing else runs
+            try:
+                await backend.export(run, out, logs=not args.no_logs)
+                out.flush()
+            except BaseException:
+                # A part would look like an archive.
+                os.unlink(file)
+                raise
     except FileExistsError:
         print(f"{file}: exists already", file=sys.stderr)
         return BAD_INPUT
@@ -46,6 +47,9 @@ def _export(args: argparse.Namespace) -> int:
         return BAD_INPUT
     print(file)
     return 0
+
+
+export = RunCommand(add_arguments, _export, waits=lambda _args: False, feature=Feature.EXPORT)
 
 
 def _open_private(path: str, flags: int) -> int:

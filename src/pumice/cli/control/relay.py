@@ -13,12 +13,12 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
-from pumice.client.pods.entering import EnteredCommand
+from pumice.client.pod_access import PodCommand
 
 _BLOCK: Final = 1 << 16
 # Milliseconds without output after the end of the command: a process in the background may keep its streams open.
@@ -35,7 +35,7 @@ def terminal_size(descriptor: int) -> tuple[int, int]:
     return size.lines, size.columns
 
 
-def relay(entered: EnteredCommand, *, on_terminal: bool) -> int:
+def relay(entered: PodCommand, *, on_terminal: bool) -> int:
     """Pass input and output on until the command has ended; return its exit code. Raises RunError."""
     # The command ends with this process. A handler, so that the terminal is restored; an ignored signal stays ignored.
     handled = [number for number in _DEADLY if signal.getsignal(number) is not signal.SIG_IGN]
@@ -46,7 +46,7 @@ def relay(entered: EnteredCommand, *, on_terminal: bool) -> int:
             stdin, stdout, stderr = entered.descriptors
             return _Relay(entered, stdin, {stdout: 1, stderr: 2}).run()
         (terminal,) = entered.descriptors
-        with _raw(0), _followed_size(terminal):
+        with _raw(0), _followed_size(entered):
             return _Relay(entered, terminal, {terminal: 1}).run()
     finally:
         for number, handler in before.items():
@@ -69,12 +69,11 @@ def _raw(terminal: int) -> Iterator[None]:
 
 
 @contextmanager
-def _followed_size(terminal: int) -> Iterator[None]:
+def _followed_size(entered: PodCommand) -> Iterator[None]:
     """Keep the terminal of the pod as large as this one; the kernel signals the programs in its foreground."""
 
     def follow(*_: object) -> None:
-        with suppress(OSError):
-            termios.tcsetwinsize(terminal, terminal_size(1))
+        entered.resize(terminal_size(1))
 
     before = signal.signal(signal.SIGWINCH, follow)
     follow()
@@ -88,7 +87,7 @@ def _followed_size(terminal: int) -> Iterator[None]:
 class _Relay:
     """`outputs` maps descriptors of the command to those of this process."""
 
-    entered: EnteredCommand
+    entered: PodCommand
     sink: int  # the command's input
     outputs: dict[int, int]
     _pending: bytearray = field(default_factory=bytearray)  # input that the command has not read
@@ -160,8 +159,7 @@ class _Relay:
     def _close_input(self) -> None:
         """Close the input of the command once all of it was passed on. A terminal stays open for the output."""
         if not self._input and not self._pending and self._writable and self.sink not in self.outputs:
-            os.close(self.sink)
-            self.entered.channel.descriptors.remove(self.sink)
+            self.entered.close_stream(self.sink)
             self._writable = False
 
     def _pass_on(self, source: int) -> None:
@@ -170,7 +168,7 @@ class _Relay:
         except BlockingIOError:
             return
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno not in (errno.EIO, errno.ECONNRESET):
                 raise
             # No process has the terminal open any more.
             data = b""
@@ -178,8 +176,7 @@ class _Relay:
             # The end of the output; or its reader has gone, which the command learns when it writes again.
             del self.outputs[source]
             if source != self.sink:
-                os.close(source)
-                self.entered.channel.descriptors.remove(source)
+                self.entered.close_stream(source)
             elif not self._ended:
                 self._input = self._writable = False
 

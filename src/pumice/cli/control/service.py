@@ -1,18 +1,23 @@
-"""`pumice service status|stop|log|install|uninstall`: the process that queues, recovers and removes runs."""
+"""`pumice service [status|stop|log|install|uninstall]`: the process that queues, recovers and removes runs."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pumice.cli.runs.arguments import FAILED, guarded
-from pumice.client.local_client import LocalClient
+from pumice.client.backends import open_backend, require_local
 from pumice.client.view.output import table
-from pumice.engines.local.state.settings import home_directory
+from pumice.store.settings import home_directory
+
+if TYPE_CHECKING:
+    from pumice.client.backends import ThisMachine
 
 _ACTIONS = ("status", "stop", "log", "install", "uninstall")
 _UNIT = "pumice.service"
@@ -32,16 +37,17 @@ WantedBy=default.target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, metavar="ACTION", help=", ".join(_ACTIONS))
+    help_text = f"{', '.join(_ACTIONS)}; default {_ACTIONS[0]}"
+    parser.add_argument("action", nargs="?", choices=_ACTIONS, default=_ACTIONS[0], metavar="ACTION", help=help_text)
 
 
 def run(args: argparse.Namespace) -> int:
     actions = {"status": _status, "stop": _stop, "log": _log, "install": _install, "uninstall": _uninstall}
-    return guarded(lambda: actions[args.action](LocalClient()))
+    return guarded(lambda: actions[args.action](require_local(open_backend(), "the service")))
 
 
-def _status(client: LocalClient) -> int:
-    found = client.service_status()
+def _status(machine: ThisMachine) -> int:
+    found = asyncio.run(machine.service_status())
     if found is None:
         print("the service is not running; it starts when it is needed")
         return 0
@@ -49,15 +55,15 @@ def _status(client: LocalClient) -> int:
     return 0
 
 
-def _stop(client: LocalClient) -> int:
+def _stop(machine: ThisMachine) -> int:
     """Stop the service; runs continue."""
-    if not client.stop_service():
+    if not asyncio.run(machine.stop_service()):
         print("the service is not running", file=sys.stderr)
     return 0
 
 
-def _log(client: LocalClient) -> int:
-    path = client.service_log()
+def _log(machine: ThisMachine) -> int:
+    path = machine.service_log()
     if path.exists():
         sys.stdout.write(path.read_text(encoding="utf-8", errors="replace"))
     return 0
@@ -73,7 +79,7 @@ def _unit_file() -> Path | None:
     return base / "systemd" / "user" / _UNIT
 
 
-def _install(client: LocalClient) -> int:
+def _install(machine: ThisMachine) -> int:
     """Write a unit of the user's systemd, so that runs continue after a restart of the machine."""
     unit = _unit_file()
     if unit is None:
@@ -81,17 +87,17 @@ def _install(client: LocalClient) -> int:
         return FAILED
     unit.parent.mkdir(parents=True, exist_ok=True)
     # systemd replaces what follows these characters.
-    command = client.service_command().replace("%", "%%").replace("$", "$$")
-    unit.write_text(_UNIT_TEXT.format(command=command), encoding="utf-8")
+    command = machine.service_command()
+    unit.write_text(_UNIT_TEXT.format(command=command.replace("%", "%%").replace("$", "$$")), encoding="utf-8")
     print(unit)
     if shutil.which("systemctl") is None or _systemctl("daemon-reload") or _systemctl("enable", _UNIT):
-        print(f"systemd did not accept it: start it at login with\n  {client.service_command()}", file=sys.stderr)
+        print(f"systemd did not accept it: start it at login with\n  {command}", file=sys.stderr)
         return FAILED
     print("it starts at login; `loginctl enable-linger` starts it at boot", file=sys.stderr)
     return 0
 
 
-def _uninstall(_client: LocalClient) -> int:
+def _uninstall(_machine: ThisMachine) -> int:
     unit = _unit_file()
     if unit is None or not unit.exists():
         print("no unit is installed", file=sys.stderr)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import copy
 
-from pumice.cli.run import command
+from pumice.cli.run import request
+from pumice.cli.run.command import prepare_streams
 from pumice.cli.run.options import add_arguments as add_run_arguments
-from pumice.engines.local.supervisor.submit import CheckedRun
+from pumice.client.lease import CheckedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check all files before the first run is stored: a bad one starts nothing."""
+    prepare_streams()
     checked: list[CheckedRun] = []
     codes = []
     for file in args.file:
         one = copy.copy(args)
         one.file, one.detach = file, True
-        codes.append(command.check(one, checked))
-    return max(codes) or command.submit(checked)
+        codes.append(request.check(one, checked))
+    return max(codes) or request.submit(args, checked)

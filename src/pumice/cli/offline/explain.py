@@ -21,6 +21,7 @@ from pumice.plugins.provenance import YOU, Trace
 from pumice.reconcile.gangs import GangMembership
 
 _LONGEST_VALUE: Final = 60
+_WIDTH: Final = 80  # where there is no terminal: the text is for people, `--json` for programs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +95,7 @@ def _write_text(explained: Iterable[Explained], style: Style) -> None:
             print()
         print(fit(_title(one, style), sys.stdout))
         print()
-        for line in _body(one, style, columns(sys.stdout)):
+        for line in _body(one, style, columns(sys.stdout) or _WIDTH):
             print(line)
 
 

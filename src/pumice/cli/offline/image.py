@@ -10,13 +10,14 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
+from pumice.cli.findings import print_error
 from pumice.cli.main import BAD_INPUT
 from pumice.client.view.output import ProgressLine, columns, table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.model.text import size_text
+from pumice.model.units import size_text
+from pumice.store.run_errors import InvalidOption
 
 _SHORT_DIGEST = len("sha256:") + 12
 
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         store = ImageStore(images_directory())
     except InvalidOption as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return BAD_INPUT
     if args.action == "list":
         _list(store.images(), as_json=args.json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -12,82 +11,64 @@ from pathlib import Path
 from typing import Final
 
 from pumice.admission.admit import admit
-from pumice.cli.offline.job_templates import FRAMEWORKS, STARTED_BY, NewJob, job_file
+from pumice.admission.program_arguments import leave_out_secrets
+from pumice.cli.script_arguments import add_script_arguments
+from pumice.client.job_templates import FRAMEWORKS
+from pumice.client.script_jobs import (
+    DEFAULT_GPUS,
+    DEFAULT_WORKERS,
+    ScriptOptions,
+    guess,
+    number_error,
+    script_job,
+    script_path,
+    script_warnings,
+)
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import dns_label_error
 from pumice.model.text import printable
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.reader import parse
 
 BAD_INPUT: Final = 2
-_WORKERS: Final = "2"
-_GPUS: Final = "0"
-_LONGEST_NAME: Final = 40  # the names of pods and Services are longer
-_LONGEST_READ: Final = 1 << 20  # imports are at the beginning of a script
-# By framework, the modules that need it. A script that imports several gets the first: Ray and MPI start the others.
-_MODULES: Final = {
-    "ray": {"ray"},
-    "mpi": {"mpi4py", "horovod"},
-    "torch": {"torch", "accelerate", "deepspeed", "lightning", "pytorch_lightning", "transformers"},
-    "tensorflow": {"tensorflow", "keras"},
-}
-_IMPORT: Final = re.compile(r"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+))", re.MULTILINE)
+STDOUT: Final = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", nargs="?", help="the program to run; without it, init asks")
-    parser.add_argument("--name", metavar="NAME", help="name of the Job; default: made from the script's")
-    parser.add_argument("--workers", metavar="N", help=f"pods of the task worker; default {_WORKERS}")
-    parser.add_argument("--gpus", metavar="N", help=f"GPUs per pod; default {_GPUS}")
-    parser.add_argument("--framework", choices=FRAMEWORKS, help="default: the one that the script imports, else torch")
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write; default NAME.yaml")
+    add_script_arguments(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write, or - for stdout; default NAME.yaml")
+    help_text = "after --: arguments of the program, for the file"
+    parser.add_argument("args", nargs="*", default=[], metavar="ARGS", help=help_text)
 
 
 def run(args: argparse.Namespace) -> int:
     if not args.script and not _ask_all(args):
-        print(f"pumice init: which script?\n  hint: {_usage()}", file=sys.stderr)
+        hint = f"pumice init train.py [--workers 4] [--gpus 1] [--framework {'|'.join(FRAMEWORKS)}] [-- --lr 0.1]"
+        print(f"pumice init: which script?\n  hint: {hint}", file=sys.stderr)
         return BAD_INPUT
-    if problems := list(_check(args)):
+    options = ScriptOptions(args.name, args.workers, args.gpus, args.framework)
+    if problems := list(_check(args, options)):
         print(*problems, sep="\n", file=sys.stderr)
         return BAD_INPUT
-    script = _from_here(args.script)
-    name = args.name or job_name(script)
-    file = args.output or f"{name}.yaml"
-    job = NewJob(name, script, int(args.workers or _WORKERS), int(args.gpus or _GPUS), file)
-    framework, why = (args.framework, "") if args.framework else guess(Path(script))
-    text = job_file(framework, job)
-    if problems := list(_findings(text)) or list(_write(file, text)):
+    words, secrets = leave_out_secrets(args.args or ())
+    is_file = args.output != STDOUT
+    job = script_job(args.script, options, tuple(words), args.output or "" if is_file else "")
+    file = args.output if args.output and is_file else f"{job.name}.yaml"
+    if problems := list(_findings(job.text)) or list(_write(file, job.text) if is_file else ()):
         print(*problems, sep="\n", file=sys.stderr)
         return BAD_INPUT
-    print(f"{file}: written for {framework}{why}", file=sys.stderr)
-    for warning in _warnings(script):
-        print(f"{script}: warning: {warning}", file=sys.stderr)
-    print(f"next: pumice run {shlex.quote(file)}{' --fit' if job.gpus else ''}", file=sys.stderr)
+    if not is_file:
+        print(job.text, end="")
+    print(f"{file}: written for {job.framework}{job.why}", f"{file}: {job.ranks}", sep="\n", file=sys.stderr)
+    for warning in script_warnings(args.script):
+        print(f"{script_path(args.script)}: warning: {warning}", file=sys.stderr)
+    next_step = f"pumice run {shlex.quote(file)}{' --fit' if int(args.gpus or 0) else ''}"
+    if left_out := " ".join(secrets):
+        print(f"{file}: warning: {left_out} is left out: type it after -- of pumice run", file=sys.stderr)
+        next_step += f" -- {left_out}"
+    if is_file:
+        print(f"next: {next_step}", file=sys.stderr)
     return 0
-
-
-def job_name(script: str) -> str:
-    """The name of a script without its suffix, made a name that Kubernetes accepts."""
-    name = re.sub("[^a-z0-9]+", "-", Path(script).stem.lower()).strip("-")
-    if not name[:1].isalpha():
-        name = f"job-{name}"
-    return name[:_LONGEST_NAME].strip("-")
-
-
-def guess(script: Path) -> tuple[str, str]:
-    """The framework that a script imports, and how that is known. The script is read, never run."""
-    try:
-        with script.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(_LONGEST_READ) if script.is_file() else ""
-    except OSError:
-        text = ""
-    names = [name for found in _IMPORT.findall(text) for name in (found[0], *found[1].split(","))]
-    modules = {name.strip().partition(".")[0].partition(" ")[0] for name in names}
-    for framework, known in _MODULES.items():
-        if found := sorted(modules & known):
-            return framework, f", because {script} imports {found[0]}"
-    others = ", ".join(FRAMEWORKS[1:-1])
-    return FRAMEWORKS[0], f"; --framework chooses {others} or {FRAMEWORKS[-1]}"
 
 
 def _ask_all(args: argparse.Namespace) -> bool:
@@ -96,8 +77,8 @@ def _ask_all(args: argparse.Namespace) -> bool:
         return False
     try:
         args.script = _ask("Script to run", "", _script_error)
-        args.workers = args.workers or _ask("Workers", _WORKERS, lambda text: _number_error(text, least=1))
-        args.gpus = args.gpus or _ask("GPUs per pod", _GPUS, lambda text: _number_error(text, least=0))
+        args.workers = args.workers or _ask("Workers", DEFAULT_WORKERS, lambda text: number_error(text, least=1))
+        args.gpus = args.gpus or _ask("GPUs per pod", DEFAULT_GPUS, lambda text: number_error(text, least=0))
         if not args.framework:
             guessed, _ = guess(Path(args.script))
             args.framework = _ask(f"Framework ({', '.join(FRAMEWORKS)})", guessed, _framework_error)
@@ -121,18 +102,11 @@ def _ask(question: str, default: str, error_of: Callable[[str], str]) -> str:
         print(f"  {error}", file=sys.stderr)
 
 
-def _check(args: argparse.Namespace) -> Iterator[str]:
+def _check(args: argparse.Namespace, options: ScriptOptions) -> Iterator[str]:
     """What is wrong with the arguments, all at once."""
     if error := _script_error(args.script):
         yield f"SCRIPT: {printable(args.script)}: {error}"
-    for flag, text, least in (("--workers", args.workers, 1), ("--gpus", args.gpus, 0)):
-        if text and (error := _number_error(text, least=least)):
-            yield f"{flag}: {printable(text)}: {error}"
-    if args.name is not None:
-        if error := dns_label_error(args.name):
-            yield f"--name: {printable(args.name)}: {error}\n  hint: for example {job_name(args.name)}"
-        elif not args.name[0].isalpha():
-            yield f"--name: {args.name}: must begin with a letter\n  hint: for example {job_name(args.name)}"
+    yield from options.problems()
     if args.output is not None and not args.output.isprintable():
         yield f"-o: {printable(args.output)}: must not contain control characters"
 
@@ -145,23 +119,10 @@ def _script_error(script: str) -> str:
     return "is a directory; name a script in it" if os.path.isdir(script) else ""
 
 
-def _number_error(text: str, *, least: int) -> str:
-    # Not isdecimal, which accepts the digits of all scripts.
-    good = re.fullmatch("[0-9]{1,3}", text) and int(text) >= least
-    return "" if good else f"must be a number from {least} to 999"
-
-
 def _framework_error(text: str) -> str:
     if text in FRAMEWORKS:
         return ""
     return f"{did_you_mean(text, FRAMEWORKS)} there are {', '.join(FRAMEWORKS)}".lstrip()
-
-
-def _from_here(script: str) -> str:
-    """The path of a script as pods find it: relative to the working directory, which they share."""
-    path = os.path.normpath(script)
-    here = os.getcwd()
-    return os.path.relpath(path, here) if path.startswith(f"{here}{os.sep}") else path
 
 
 def _findings(text: str) -> Iterator[str]:
@@ -183,17 +144,3 @@ def _write(file: str, text: str) -> Iterator[str]:
         yield f"{file}: exists already, and is not overwritten\n  hint: remove it, or name another file with -o FILE"
     except OSError as error:
         yield f"{file}: {(error.strerror or str(error)).lower()}"
-
-
-def _warnings(script: str) -> Iterator[str]:
-    """What keeps the job from running in the working directory."""
-    if not os.path.exists(script):
-        yield "does not exist yet"
-    elif not script.endswith(tuple(STARTED_BY)) and not os.access(script, os.X_OK):
-        yield f"is not executable: chmod +x {shlex.quote(script)}"
-    if script.startswith(("/", "..")):
-        yield "is outside of the working directory, and pods may not see it: call init in its directory"
-
-
-def _usage() -> str:
-    return f"pumice init train.py [--workers 4] [--gpus 1] [--framework {'|'.join(FRAMEWORKS)}]"

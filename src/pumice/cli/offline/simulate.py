@@ -9,20 +9,24 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.cli.findings import write_reports
 from pumice.cli.jobfile import load_valid
+from pumice.client.job_files import JobDocument
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for, table
+from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario, Step
 from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
 from pumice.model.findings import ROOT, Finding
+from pumice.model.problem import Position
 from pumice.plugins.guard import PluginError
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import read
@@ -53,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     if args.scenario and (args.fail or args.evict):
         print("--fail and --evict: not with a scenario file, whose steps say the same", file=sys.stderr)
         return 2
-    admitted = _read_job(args.file)
-    if admitted is None:
+    loaded = _read_job(args.file)
+    if loaded is None:
         return 2
+    admitted, document = loaded.admitted, loaded.document
     try:
         scenario = _read_scenario(args.scenario, admitted) if args.scenario else _incidents(args, admitted)
         if scenario is None:
@@ -66,8 +71,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.file}: {error}", file=sys.stderr)
         return 2
     lines = simulation.story.lines
-    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_expectation_lines(outcomes)):
+    expected = table([_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts])
+    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *expected):
         print(text if args.json else fit(text, sys.stdout))
+    verdict = simulation.story.verdict(lambda path: Position(document.file, document.position(path)[0]))
+    if verdict is not None and not args.json:
+        # As `pumice run` ends. It is talk: the story has its own line for each event.
+        print("", *verdict_lines(verdict), sep="\n", file=sys.stderr)
     return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
 
 
@@ -100,7 +110,7 @@ def _incidents(args: argparse.Namespace, admitted: Admitted) -> Scenario | None:
     return Scenario(steps=tuple(sorted(steps, key=lambda step: step.at)))
 
 
-def _read_job(file: str) -> Admitted | None:
+def _read_job(file: str) -> JobDocument | None:
     loaded = load_valid(file)
     if loaded is None:
         return None
@@ -112,14 +122,14 @@ def _read_job(file: str) -> Admitted | None:
         pods = admitted.job.total_replicas
         print(f"{file}: {pods} pods: simulate accepts at most {MOST_PODS}\n  hint: lower replicas", file=sys.stderr)
         return None
-    return admitted
+    return loaded.jobs[0]
 
 
 def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
     documents, problems = read(file)
     if not documents:
         # The hint of the reader is about a Job file.
-        problems = [replace(one, hint="a scenario has steps:") if one.where.line == 1 else one for one in problems]
+        problems = [replace(one, advice="a scenario has steps:") if one.where.line == 1 else one for one in problems]
     reports = [Report.of_problem(problem) for problem in problems]
     scenario = None
     for document in documents[:1]:
@@ -166,11 +176,6 @@ def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str
                 "found": outcome.found[name],
             }
             yield json.dumps(fields, ensure_ascii=False)
-
-
-def _expectation_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    rows = [_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts]
-    return table(rows) if rows else []
 
 
 def _row(outcome: Outcome, name: str) -> tuple[str, str]:

@@ -1,41 +1,76 @@
-"""`pumice validate FILE...`: prints every finding, with path and line; needs no cluster."""
+"""`pumice validate FILE...`: prints every finding, with path and line; with `--on`, also those of a cluster."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from pumice.cli.findings import write_reports
-from pumice.client.job_files import NO_JOB, JobFile, load
-from pumice.client.reports import counted
+from pumice.client.job_files import NO_JOB, JobFile, documents, load
+from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for
 from pumice.runtime.offline_context import offline_context
+
+if TYPE_CHECKING:
+    from pumice.client.backend import Backend
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Job file, or - for standard input")
     parser.add_argument("--json", action="store_true", help="print one JSON object per finding")
     parser.add_argument("--volcano", action="store_true", help="also warn about fields that Volcano does not know")
+    where = "also ask this cluster, a context of the kubeconfig, if it would take the Jobs; nothing is created there"
+    parser.add_argument("--on", "--context", default="", metavar="CONTEXT", help=where)
+    parser.add_argument(
+        "-n", "--namespace", default="", metavar="NS", help="with --on; default the Job's, else the context's"
+    )
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="with --on; default as for kubectl")
 
 
 def run(args: argparse.Namespace) -> int:
-    context = offline_context(portable=args.volcano)
-    good, jobs = True, 0
+    if not (args.on or args.namespace or args.kubeconfig):
+        return _validate(args, [load(file, offline_context(portable=args.volcano)) for file in args.files])
+    # PUMICE_ON does not count: what checks files in CI must not reach for a cluster by itself.
+    from pumice.cli.runs.arguments import finish, guarded, open_named
+
+    def work() -> int:
+        files = [load(file, offline_context(portable=args.volcano)) for file in args.files]
+        finish(_ask(open_named(args), files, args.namespace), waits=True)
+        return _validate(args, files)
+
+    return guarded(work)
+
+
+def _validate(args: argparse.Namespace, files: list[JobFile]) -> int:
     reports = []
-    for file in args.files:
-        loaded = load(file, context)
+    for loaded in files:
         write_reports(loaded.reports, sys.stdout, style_for(sys.stdout), as_json=args.json)
         reports += loaded.reports
-        good = good and loaded.is_good
-        jobs += len(loaded.jobs)
-        _print_valid_jobs(loaded)
+        _print_valid_jobs(loaded, args.on)
     if reports:
         print(counted(reports), file=sys.stderr)
     # A wrong path in CI must not pass.
-    return 0 if good and jobs else 2
+    return 0 if all(loaded.is_good for loaded in files) and any(loaded.jobs for loaded in files) else 2
 
 
-def _print_valid_jobs(loaded: JobFile) -> None:
+async def _ask(backend: Backend, files: list[JobFile], namespace: str) -> None:
+    """Add what a cluster finds in the Jobs that are valid as such. Raises RunError."""
+    try:
+        for loaded in files:
+            if not loaded.is_good:
+                continue
+            given = [manifest for manifest, _ in documents(loaded)]
+            found = []
+            for entry in loaded.jobs:
+                findings = await backend.validate(entry.admitted, given, namespace)
+                found += [Report.of_finding(finding, entry.document) for finding in findings]
+            loaded.reports = in_order([*loaded.reports, *found])
+    finally:
+        await backend.close()
+
+
+def _print_valid_jobs(loaded: JobFile, context: str) -> None:
     if not loaded.is_good:
         return
     if not loaded.jobs:
@@ -43,5 +78,6 @@ def _print_valid_jobs(loaded: JobFile) -> None:
     for entry in loaded.jobs:
         job = entry.admitted.job
         count = job.total_replicas
-        good = f"{loaded.name}: {job.name}: good ({count} pod{'' if count == 1 else 's'})"
+        where = f" on {context}" if context else ""
+        good = f"{loaded.name}: {job.name}: good{where} ({count} pod{'' if count == 1 else 's'})"
         print(fit(good, sys.stderr), file=sys.stderr)

@@ -3,58 +3,73 @@ r"""Shows a foreground run, and passes on what its user does: signals stop it, C
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any
 
+from msgspec import Struct, field
+
+from pumice.cli.findings import print_error
+from pumice.cli.run.leaving import Leaving
+from pumice.client.backend import Backend
+from pumice.client.lease import Lease
 from pumice.client.view.text_view import TextView
-from pumice.engines.local.events import Listener, RunEvent, RunPlanned, Tick
-from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
-from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.supervisor.leased_run import LeasedRun, SupervisorLostError, leased
-from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
+from pumice.diagnosis.outcome import StopReason
+from pumice.store.events import Listener, RunEvent, RunPlanned
+from pumice.store.options import Interrupt
+from pumice.store.run_end import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, RunEnded, Stop
+from pumice.store.run_errors import RunError, RunLostError
 
 _BUSY = 0.5  # seconds that a large job may keep the event loop busy
-_TICK = 0.5
 
 
-@dataclass(slots=True)
-class Foreground:
+class Foreground(Struct):
+    backend: Backend
+    lease: Lease
     view: Listener
-    close_lost: Callable[[str], None]  # closes the record of a run whose process was killed, in this directory
-    _run: LeasedRun | None = None
+    on_interrupt: Interrupt | None = None
+    _leaving: Leaving | None = None  # of a run that goes on without this process
+    _held: list[RunEvent] = field(default_factory=list)  # while its user is asked something
+    _code: int = 1  # with which the run ended
     _unhandled: float | None = None  # since when a signal waits for the event loop
+    _signalled: bool = False  # a signal has stopped the run
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def show(self, process: SupervisorProcess, request: RunRequest) -> int:
+    async def show(self) -> int:
         """Run the job to its end; return its exit code. Raises RunError if it cannot start."""
         if not _is_ignored(signal.SIGINT):
             # Before the run begins there is nothing to stop.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            async with leased(process) as self._run:
-                async for event in self._run.start(request):
+            async with aclosing(self.lease.events()) as events:
+                async for event in events:
                     self._show(event)
-                if self._run.detached:
-                    self._clear()
-                    return _say_detached(self._run)
-                return 1 if self._run.outcome is None else self._run.outcome.exit_code
-        except SupervisorLostError as error:
+        except RunLostError as error:
             self._clear()
-            print(error, file=sys.stderr)
-            if self._run is not None and self._run.directory:
-                self.close_lost(self._run.directory)
+            print_error(error)
             return 1
+        except (RunError, asyncio.CancelledError) as error:
+            if not (self.lease.outlives_client and self.lease.has_begun):
+                raise
+            self._clear()
+            if isinstance(error, RunError):
+                print_error(error)
+            print(self._keeps_running, file=sys.stderr)
+            if isinstance(error, RunError):
+                return error.exit_code
+            raise
         finally:
             for task in self._tasks:
                 task.cancel()
+        if self.lease.is_detached:
+            self._clear()
+            return self._say_detached()
+        return self._code
 
     def _clear(self) -> None:
         """Remove the state of the job from the terminal."""
@@ -62,43 +77,55 @@ class Foreground:
             self.view.screen.draw(())
 
     def _show(self, event: RunEvent) -> None:
+        if self._leaving is not None and self._leaving.is_asking:
+            self._held.append(event)
+            return
         try:
             self.view(event)
         except OSError as error:
             self.view = lambda _event: None
-            self._stop_run(_output_lost(error))
+            self._end_without_output(_output_lost(error))
         if isinstance(event, RunPlanned):
             self._handle_signals()
-            self._spawn(self._tick())
+        elif isinstance(event, RunEnded):
+            self._code = event.exit_code
 
-    def _stop_run(self, why: Stop, *, insist: bool = False) -> None:
-        if self._run is not None:
-            self._run.stop(why, insist=insist)
+    def _show_held(self) -> None:
+        events, self._held = self._held, []
+        for event in events:
+            self._show(event)
 
-    async def _tick(self) -> None:
-        """Update the elapsed time."""
-        while True:
-            await asyncio.sleep(_TICK)
-            self._show(Tick())
+    def _end_without_output(self, why: Stop) -> None:
+        if self._leaving is None:
+            self.lease.stop(why)
+        else:
+            self._leaving.leave(why.code)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _stop_by_signal(self, why: Stop) -> None:
+        """Stop the run gracefully at the first signal, at once at the second.
+
+        Output that failed before counts as none: a terminal that closes fails the output and sends SIGHUP.
+        """
+        self.lease.stop(why, insist=self._signalled)
+        self._signalled = True
 
     def _handle_signals(self) -> None:
         """Handle signals. An ignored one stays ignored: nohup ignores SIGHUP, a shell SIGINT in the background."""
+        if self.lease.outlives_client:
+            self._leaving = Leaving(self.lease, self.on_interrupt, self._show_held)
+            self._leaving.handle_signals()
+            return
         stops = {
-            signal.SIGINT: Stop(INTERRUPTED, "Interrupted"),
-            signal.SIGTERM: Stop(TERMINATED, "Terminated"),
-            signal.SIGHUP: Stop(HUNG_UP, "HungUp"),
+            signal.SIGINT: Stop(INTERRUPTED, StopReason.INTERRUPTED),
+            signal.SIGTERM: Stop(TERMINATED, StopReason.TERMINATED),
+            signal.SIGHUP: Stop(HUNG_UP, StopReason.HUNG_UP),
         }
         for number, stop in stops.items():
             if number == signal.SIGTERM or not _is_ignored(number):
-                # Gracefully at the first signal, at once at the second: the run ends with this process.
-                self._handle(number, partial(self._stop_run, stop, insist=True), partial(os._exit, stop.code))
-        if not _is_ignored(signal.SIGQUIT) and self._run is not None:
-            self._handle(signal.SIGQUIT, lambda: self._spawn(self._detach()), self._run.release)
+                # At the second, if the loop has not handled the first: the run ends with this process.
+                self._handle(number, partial(self._stop_by_signal, stop), partial(os._exit, stop.code))
+        if not _is_ignored(signal.SIGQUIT):
+            self._handle(signal.SIGQUIT, self._start_detaching, self.lease.release)
 
     def _handle(self, number: signal.Signals, handle: Callable[[], None], at_once: Callable[[], None]) -> None:
         """Handle a signal in the event loop; a second one at once, because the loop may block on our output."""
@@ -117,28 +144,34 @@ class Foreground:
         asyncio.get_running_loop().add_signal_handler(number, handle_in_loop)
         signal.signal(number, notice)
 
+    def _start_detaching(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._detach())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _detach(self) -> None:
-        if self._run is None:
-            return
         try:
-            await self._run.detach()
+            await self.lease.detach()
         except RunError as error:
             with suppress(OSError):
-                print(error, file=sys.stderr)
+                print_error(error)
 
+    def _say_detached(self) -> int:
+        """Print the name of the run, and how to come back to it."""
+        name, lost = self.lease.ref, self.lease.warning
+        if lost:
+            print(f"warning: if its process is killed, it is not started again: {lost}", file=sys.stderr)
+        for line in self.backend.warnings(submitted=True):
+            print(line, file=sys.stderr)
+        with suppress(OSError):
+            print(self._keeps_running, file=sys.stderr)
+            print(name)
+        return 0 if self._leaving is None else self._leaving.code
 
-def _say_detached(run: LeasedRun) -> int:
-    """Print the name of the run, and how to come back to it."""
-    from pumice.client.liveness import logout_warning
-
-    name = run.detached
-    if run.warning:
-        print(f"warning: if its process is killed, it is not started again: {run.warning}", file=sys.stderr)
-    if logout := logout_warning():
-        print(logout, file=sys.stderr)
-    print(f"{name} goes on: pumice attach {name}, pumice logs -f {name}, pumice stop {name}", file=sys.stderr)
-    print(name)
-    return 0
+    @property
+    def _keeps_running(self) -> str:
+        run = " ".join(filter(None, (str(self.lease.ref), self.lease.flags)))
+        return f"{self.lease.ref} keeps running; reattach with pumice attach {run}, end it with pumice stop {run}"
 
 
 def _is_ignored(number: signal.Signals) -> bool:
@@ -146,14 +179,19 @@ def _is_ignored(number: signal.Signals) -> bool:
 
 
 def _output_lost(error: OSError) -> Stop:
-    """Return why to stop the job: the reader of our output has closed it, or the disk is full."""
+    """Return why to stop the job: the reader of our output or the terminal is gone, or the disk is full."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
             # Python would report it again when it closes the stream.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if not isinstance(error, BrokenPipeError):
-        with suppress(OSError):
-            print(f"output: {(error.strerror or str(error)).lower()}; the job is stopped", file=sys.stderr)
-    return Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed")
+    if error.errno == errno.EIO:
+        return Stop(HUNG_UP, StopReason.HUNG_UP)
+    if isinstance(error, BrokenPipeError):
+        return Stop(BROKEN_PIPE, StopReason.OUTPUT_CLOSED)
+    about = (error.strerror or str(error)).lower()
+    with suppress(OSError):
+        print(f"output: {about}; the job is stopped", file=sys.stderr)
+    # Nobody asked for it: the run fails.
+    return Stop(1, "OutputFailed", f"its output could not be written: {about}")

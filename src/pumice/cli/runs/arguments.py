@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pumice.client.liveness import disk_warnings
-from pumice.client.run_reader import RunReader
-from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunError
-from pumice.engines.local.runs.run_names import LAST, is_directory_name
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.model.duration import Duration, DurationError, elapsed_text
+from pumice.cli.findings import print_error
+from pumice.client.backend import Backend, Feature, RunRef, complete
+from pumice.client.backends import LOCAL, open_backend
 from pumice.model.problem import Position
-from pumice.yaml.writer import write_yaml
+from pumice.model.text import escaped
+from pumice.store.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunError, Unsupported
+from pumice.store.run_names import LAST, is_directory_name, parse_pod
 
-if TYPE_CHECKING:
-    from pumice.client.local_client import LocalClient
-
-Reader = TypeVar("Reader", bound=RunReader)
+T = TypeVar("T")
+_NAMESPACE_HELP: Final = "the namespace of the Jobs; default all on this machine, the context's on a cluster"
 BAD_INPUT: Final = 2
 FAILED: Final = 1
 NOT_SUCCESSFUL: Final = 100
@@ -36,8 +32,45 @@ RUN_HELP: Final = "NAME (its newest run), NAME:N, @last, or 8 or more characters
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--namespace", default="", metavar="NS", help="the namespace of the Jobs; default all")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, which is the default")
+    parser.add_argument("-n", "--namespace", default="", metavar="NS", help=_NAMESPACE_HELP)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+    add_context(parser)
+
+
+def add_context(parser: argparse._ActionsContainer) -> None:
+    help_text = "where: a context of the kubeconfig, in-cluster or local; default $PUMICE_ON, else this machine"
+    parser.add_argument("--on", "--context", default="", metavar="CONTEXT", help=help_text)
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="with --on; default as for kubectl")
+
+
+def chosen_context(args: argparse.Namespace) -> str:
+    """Return the context that a command is about; empty for this machine. Raises InvalidOption."""
+    from pumice.client.run_options.default_context import default_context
+
+    on: str = args.on or default_context(os.environ)
+    if on not in ("", LOCAL):
+        return on
+    if args.kubeconfig:
+        raise InvalidOption("without a context, runs are local", "name one: --on CONTEXT", Position("--kubeconfig"))
+    return ""
+
+
+def open_chosen(args: argparse.Namespace) -> Backend:
+    """Return the backend that the flags, PUMICE_ON or the user's config.toml name. Raises InvalidOption."""
+    namespace, on = _namespace(args), chosen_context(args)
+    if not on:
+        return open_backend(namespace=namespace)
+    backend = open_backend(on, namespace, None, args.kubeconfig, args.all_namespaces)
+    backend.listen(lambda text: print(escaped(text), file=sys.stderr, flush=True))
+    return backend
+
+
+def open_named(args: argparse.Namespace) -> Backend:
+    """Return the backend that the flags name, whatever the environment says. Raises InvalidOption."""
+    if not args.on:
+        flag = "--kubeconfig" if args.kubeconfig else "-n"
+        raise InvalidOption("names no cluster by itself", "add --on CONTEXT", Position(flag))
+    return open_backend(args.on, args.namespace, None, args.kubeconfig)
 
 
 def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
@@ -45,16 +78,47 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument("-o", "--output", choices=choices, help="print data instead of text")
 
 
-def client_of(args: argparse.Namespace) -> LocalClient:
-    """Return the client; print what the service did since the last command: runs interrupted, old runs removed."""
-    from pumice.client.local_client import LocalClient
+class RunCommand:
+    """A command on runs. `waits` says whether it waits for something: then it needs an event loop, which loads long."""
 
-    return _announced(LocalClient(namespace=_namespace(args)))
+    def __init__(
+        self,
+        add_arguments: Callable[[argparse.ArgumentParser], None],
+        work: Callable[[Backend, argparse.Namespace], Coroutine[Any, Any, int]],
+        *,
+        waits: Callable[[argparse.Namespace], bool] = lambda _args: True,
+        feature: Feature | None = None,
+        no_such_run: int = BAD_INPUT,
+    ) -> None:
+        self.add_arguments = add_arguments
+        self._work, self._waits, self._feature, self._no_such_run = work, waits, feature, no_such_run
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print what the service did since the last command and meanwhile, and errors; return the exit code."""
+
+        def work() -> int:
+            backend = open_chosen(args)
+            print_lines([*backend.notices(), *backend.warnings()])
+            if self._feature is not None and (problem := backend.supports(self._feature)) is not None:
+                raise Unsupported(problem.message, problem.hint)
+            return finish(self._closing(backend, args), waits=backend.waits or self._waits(args))
+
+        return guarded(work, self._no_such_run)
+
+    async def _closing(self, backend: Backend, args: argparse.Namespace) -> int:
+        try:
+            return await self._work(backend, args)
+        finally:
+            await backend.close()
 
 
-def reader_of(args: argparse.Namespace) -> RunReader:
-    """Do the same for a command that only lists runs."""
-    return _announced(RunReader(namespace=_namespace(args)))
+def finish(work: Coroutine[Any, Any, T], *, waits: bool) -> T:
+    """Run a coroutine to its end."""
+    if not waits:
+        return complete(work)
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def _namespace(args: argparse.Namespace) -> str:
@@ -66,51 +130,71 @@ def _namespace(args: argparse.Namespace) -> str:
     return namespace
 
 
-def _announced(reader: Reader) -> Reader:
-    print_notices(reader)
-    for line in disk_warnings(reader.store.state):
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
         print(line, file=sys.stderr)
-    return reader
 
 
-def print_notices(client: RunReader) -> None:
+def print_notices() -> None:
     """Print what the service did, and no command has printed yet."""
     with suppress(InvalidOption):
         # Without a state directory there is no service.
-        for line in client.notices():
-            print(line, file=sys.stderr)
+        print_lines(open_backend().notices())
 
 
-def chosen_run(client: RunReader, text: str | None) -> StoredRun:
+async def chosen_run(backend: Backend, text: str | None) -> RunRef:
     """Return the named run; without a name the newest, which is named on stderr. Raises NoSuchRun."""
-    run = client.find(text or LAST)
+    run = await backend.find(text or LAST)
     if not text:
-        print(f"{run.ref}", file=sys.stderr)
+        print(run, file=sys.stderr)
     return run
+
+
+async def run_or_pod(backend: Backend, text: str) -> tuple[RunRef, str]:
+    """Return run and pod of `RUN` or `[RUN/]TASK-INDEX`; a run is tried before a pod. Raises NoSuchRun."""
+    pod = parse_pod(text)
+    try:
+        if "/" not in text:
+            return await backend.find(text), ""
+    except NoSuchRun:
+        if pod is None:
+            raise
+    if pod is None:
+        raise NoSuchRun(f"{text}: must be RUN, TASK-INDEX or RUN/TASK-INDEX")
+    run = await backend.find(pod[0])
+    if "/" not in text:
+        print(run, file=sys.stderr)
+    return run, pod[1]
+
+
+async def find_pod(backend: Backend, text: str) -> tuple[RunRef, str]:
+    """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRun."""
+    found = parse_pod(text)
+    if found is None:
+        raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX")
+    return await backend.find(found[0]), found[1]
+
+
+async def one_or_more(backend: Backend, texts: Sequence[str]) -> list[RunRef]:
+    """Return all named runs, each once. Raises NoSuchRun for the first that does not exist, before any effect."""
+    return list(dict.fromkeys([await backend.find(text) for text in texts]))
 
 
 def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
     """Print the errors of a command, and what the service did meanwhile; return its exit code."""
-    try:
-        return _guarded(work, no_such_run)
-    finally:
-        print_notices(RunReader())
-
-
-def _guarded(work: Callable[[], int], no_such_run: int) -> int:
     try:
         return work()
     except BrokenPipeError:
         # The reader of the output needs no more of it.
         raise
     except NoSuchRun as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return no_such_run
     except (InvalidOption, NoSuchPod) as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return BAD_INPUT
     except (RunError, ConnectionError) as error:
-        print(error, file=sys.stderr)
+        print_error(error)
         return FAILED
     except OSError as error:
         if error.filename is None:
@@ -118,6 +202,8 @@ def _guarded(work: Callable[[], int], no_such_run: int) -> int:
             raise
         print(f"{os.fsdecode(error.filename)}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         return FAILED
+    finally:
+        print_notices()
 
 
 def print_data(value: object, form: str) -> None:
@@ -126,31 +212,6 @@ def print_data(value: object, form: str) -> None:
     if form == "json":
         print(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
     else:
+        from pumice.yaml.writer import write_yaml
+
         write_yaml([plain], sys.stdout)
-
-
-def seconds(text: str, flag: str) -> float:
-    """Parse a duration such as 10m. Raises InvalidOption."""
-    try:
-        return Duration.parse(text).nanoseconds / 1e9
-    except DurationError as error:
-        raise InvalidOption(f"{text}: {error.message}", error.hint, Position(flag)) from error
-
-
-def age(moment: dt.datetime, now: dt.datetime) -> str:
-    """Return how long ago something was: `40s`, `12m`, `3h`, `5d`."""
-    passed = max(0.0, (now - moment).total_seconds())
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if passed >= 2 * size or (unit != "d" and passed >= size):
-            return f"{int(passed // size)}{unit}"
-    return f"{int(passed)}s"
-
-
-def lasted(begin: dt.datetime, end: dt.datetime) -> str:
-    return elapsed_text((end - begin).total_seconds())
-
-
-def one_or_more(texts: Sequence[str], client: RunReader) -> list[StoredRun]:
-    """Return all named runs, each once. Raises NoSuchRun for the first that does not exist, before any effect."""
-    found = [client.find(text) for text in texts]
-    return list({run.record.uid: run for run in found}.values())

@@ -1,126 +1,130 @@
-"""`pumice attach [RUN]`: shows a run as `run` does, until it ends. Ctrl-C leaves it running."""
+"""`pumice attach [RUN]` shows a run as `run` does, until it ends; `pumice replay [RUN]` shows one from its journal."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import datetime as dt
+import shlex
+import signal
 import sys
-from contextlib import suppress
-from typing import Final
+from contextlib import aclosing
 
-from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
-from pumice.client.local_client import LocalClient
+from pumice.cli.runs.arguments import RUN_HELP, RunCommand, add_namespace, chosen_run
+from pumice.client.backend import Backend, RunRef
+from pumice.client.values import Status
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
-from pumice.engines.local.event_json import JsonView
-from pumice.engines.local.events import Listener, LogLine, LogOutput, RunPlanned
-from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.run_errors import WrongState
-from pumice.engines.local.runs.event_codec import EventDecoder
-from pumice.engines.local.runs.journal import Entry, read_journal
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.verdict import verdict_lines
-from pumice.model.job import Job
+from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.model.text import escaped
+from pumice.store.event_json import JsonView
+from pumice.store.events import Listener, PortPublished, PortTaken, RunEvent, RunHangs, WarningIssued
+from pumice.store.history.entries import Lost
+from pumice.store.history.event_log import loss_text
+from pumice.store.history.run_history import RunHistory
+from pumice.store.run_end import RunEnded
 
-_POLL: Final = 0.1
-_WAKE: Final = 50  # looks, until the service is asked again to care for the run
-_UNUSED = dt.datetime.min.replace(tzinfo=dt.UTC)  # the time of an event is shown when it arrives
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def _attach_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
     parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
     add_namespace(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _attach(client_of(args), args))
+async def _attach(backend: Backend, args: argparse.Namespace) -> int:
+    import asyncio
 
-
-def _attach(client: LocalClient, args: argparse.Namespace) -> int:
-    stored = chosen_run(client, args.run)
-    source = stored.source
+    run = await chosen_run(backend, args.run)
     view: Listener
     if args.json:
-        view = JsonView(lambda text: print(text, end="", flush=True), lambda each: verdict_lines(each, source))
+        view = JsonView(lambda text: print(text, end="", flush=True))
     else:
+        source = (await backend.history(run)).source
         view = TextView(Screen.of(sys.stdout, sys.stderr), source, prefix=not args.no_prefix)
+    task = asyncio.current_task()
+    if task is not None and signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
+        # Ctrl-\ detaches a foreground run; here, too, it leaves the run alone.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, task.cancel)
     try:
-        return asyncio.run(_show(client, stored, view))
-    except KeyboardInterrupt:
-        print(f"\n{stored.ref} goes on: `pumice attach {stored.ref}` shows it again", file=sys.stderr)
+        return await _show(backend, run, view)
+    except asyncio.CancelledError:
+        again = ["pumice", "attach", str(run)]
+        for flag, value in (("--on", args.on), ("-n", args.namespace), ("--kubeconfig", args.kubeconfig)):
+            again += [flag, value] if value else []
+        print(f"\n{run} keeps running; reattach with `{shlex.join(again)}`", file=sys.stderr)
         return 0
 
 
-async def _show(client: LocalClient, stored: StoredRun, view: Listener) -> int:
-    """Show the run until it ends, in its next process too; while it waits, say why. Return its exit code."""
-    said, looks = "", 0
-    while True:
-        if looks % _WAKE == 0:
-            await client.revive_async([stored])
-        looks += 1
-        with suppress(WrongState):
-            code = await _follow(client, stored, view)
-            if code is not None:
-                return code
-        found = client.summary(stored)
-        if found.is_over:
-            return _show_end(stored, view)
-        if found.note != said and not stored.is_owned:
-            said = found.note
-            print(f"{found.run} {found.phase}: {escaped(said)}", file=sys.stderr)
-        await asyncio.sleep(_POLL)
+async def _show(backend: Backend, run: RunRef, view: Listener) -> int:
+    """Show the run until it ends; while it waits, say why. Return its exit code."""
+    async with aclosing(backend.watch(run)) as updates:
+        async for update in updates:
+            match update:
+                case RunHistory():
+                    _catch_up(backend, update, view)
+                case Status(is_over=True):
+                    return _show_end(await backend.history(run), view)
+                case Status():
+                    print(f"{update.run} {update.outcome}: {escaped(update.message)}", file=sys.stderr)
+                case RunEnded():
+                    view(update)
+                    return update.exit_code
+                case _:
+                    view(update)
+    return 1
 
 
-async def _follow(client: LocalClient, stored: StoredRun, view: Listener) -> int | None:
-    """Show what happens until the run ends; return its exit code, or None if only its process has ended.
-
-    Raises WrongState if it has none.
-    """
-    async with client.connected(stored) as connection:
-        await connection.call("events")
-        decoder, planned, _ = _recorded(stored)
-        if planned is not None:
-            view(planned)
-        while (message := await connection.receive()) is not None:
-            if message.get("event") == LogOutput.__name__:
-                view(LogOutput([LogLine(*line) for line in message["data"]]))
-                continue
-            event = decoder.decode(Entry(0, _UNUSED, 0, str(message.get("event")), message.get("data")))
-            if event is not None:
-                view(event)
-            if isinstance(event, Outcome):
-                return event.exit_code
-    return None
+def _catch_up(backend: Backend, history: RunHistory, view: Listener) -> None:
+    """Show what was reported before and still holds."""
+    now, status = backend.now(), history.status
+    if isinstance(view, TextView):
+        began = history.active[-1].start if history.active else now
+        view.catch_up(history, (now - began).total_seconds())
+    elif history.plan is not None:
+        view(history.plan)
+    for each in status.published:
+        where = (each.pod, each.port, each.address)
+        view(PortTaken(*where, each.taken) if each.taken else PortPublished(*where))
+    if status.hang is not None:
+        view(RunHangs(status.hang.at(now)))
 
 
-def _show_end(stored: StoredRun, view: Listener) -> int:
+def _show_end(history: RunHistory, view: Listener) -> int:
     """A run that has ended, or is suspended: show its plan and its outcome. One that never began has neither."""
-    _, planned, outcome = _recorded(stored)
-    status = stored.status()
-    for event in (planned, outcome):
+    status = history.status
+    for event in (history.plan, history.outcome):
         if event is not None:
             view(event)
-    if outcome is None:
-        lines = status.verdict or (f"{stored.ref} {status.phase}: {status.note}",)
+    if history.outcome is None:
+        known = () if status.verdict is None else verdict_lines(status.verdict)
+        lines = known or (f"{history.record.ref} {status.outcome}: {status.text}",)
         print(*map(escaped, lines), sep="\n", file=sys.stderr)
     return 1 if status.exit_code is None else status.exit_code
 
 
-def _recorded(stored: StoredRun) -> tuple[EventDecoder, RunPlanned | None, Outcome | None]:
-    """Return the newest plan of a run, and its outcome after that, if it has one."""
-    decoder = EventDecoder(Job())
-    planned: RunPlanned | None = None
-    outcome: Outcome | None = None
-    for entry in read_journal(stored.directory)[0]:
-        match decoder.decode(entry):
-            case RunPlanned() as event:
-                planned, outcome = event, None
-            case Outcome() as event:
-                outcome = event
-            case _:
-                continue
-    return decoder, planned, outcome
+attach = RunCommand(_attach_arguments, _attach)
+
+
+def _replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    add_namespace(parser)
+
+
+async def _replay(backend: Backend, args: argparse.Namespace) -> int:
+    run = await chosen_run(backend, args.run)
+    record = (await backend.history(run)).record
+    history, entries = RunHistory(record), [each async for part in backend.journal(run) for each in part]
+    moment = [entry.t for entry in entries[:1]] or [0.0]
+    # What is replayed is data: all of it goes to stdout.
+    view = TextView(Screen(sys.stdout, sys.stdout), history.source, clock=lambda: moment[0], live=False)
+    for entry in entries:
+        # The view shows the time at which the entry was recorded.
+        moment[0] = entry.t
+        event = history.add(entry)
+        if isinstance(event, Lost):
+            view(WarningIssued(loss_text(event)))
+        elif isinstance(event, RunEvent):
+            view(event)
+    return 0
+
+
+replay = RunCommand(_replay_arguments, _replay, waits=lambda _args: False)

@@ -3,79 +3,115 @@
 from __future__ import annotations
 
 import argparse
+import os
+from typing import Any
 
-from pumice.cli.runs.arguments import add_namespace, add_output, age, chosen_run, client_of, guarded, lasted, print_data
-from pumice.client.local_client import LocalClient
-from pumice.client.run_history import attempts
+from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, chosen_run, print_data
+from pumice.client.backend import Backend, Selection
+from pumice.client.history_values import attempts
 from pumice.client.view.output import table
-from pumice.engines.local.runs.journal import Entry, read_journal
-from pumice.engines.local.runs.run_names import parse_run
+from pumice.diagnosis.code_change import code_change_text
+from pumice.diagnosis.hang import hang_text
 from pumice.model.text import escaped
+from pumice.model.units import age_text, elapsed_text
+from pumice.store.events import CodeChanged, RunHangs
+from pumice.store.history.entries import decode_entry
+from pumice.store.journal import Entry
+from pumice.store.run_names import parse_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME|RUN", help="a Job's name, or NAME:N for the attempts of a run")
+    parser.add_argument("--here", action="store_true", help="only runs that were submitted in this directory")
     parser.add_argument("--events", action="store_true", help="everything that happened in the run")
     add_namespace(parser)
     add_output(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _history(client_of(args), args))
-
-
-def _history(client: LocalClient, args: argparse.Namespace) -> int:
-    if not args.events and not _is_run(client, args.name):
-        return _runs(client, args)
-    stored = chosen_run(client, args.name)
-    entries = read_journal(stored.directory)[0]
+async def _history(backend: Backend, args: argparse.Namespace) -> int:
+    if not args.events and not await _is_run(backend, args.name):
+        return await _runs(backend, args)
+    run = await chosen_run(backend, args.name)
     if args.events:
-        return _events(entries, args)
-    found = attempts(stored)
+        return _events([entry async for entries in backend.journal(run) for entry in entries], args)
+    run_history = await backend.history(run)
+    found = attempts(run_history)
     if args.output:
-        print_data({"items": found}, args.output)
+        status = await backend.status(run)
+        about = {"run": status.run, "outcome": status.outcome, "phase": status.phase}
+        print_data({**about, "items": found}, args.output)
         return 0
     rows = [("ATTEMPT", "TOOK", "FIRST FAILURE", "POLICY")]
     for each in found:
-        took = lasted(each.begin, each.end or client.now())
+        took = _took(run_history.seconds_active(each.end or backend.now(), each.begin))
         rows.append((str(each.number), took, each.first_failure, each.policy))
     print("\n".join(table(rows)))
     return 0
 
 
-def _is_run(client: LocalClient, text: str | None) -> bool:
-    """Return whether the text names one run, not a Job: NAME:N, @last or a uid. Names win over uids."""
+history = RunCommand(add_arguments, _history, waits=lambda _args: False)
+
+
+async def _is_run(backend: Backend, text: str | None) -> bool:
+    """Return whether the text names one run, not a Job: NAME:N, @last, a uid, or a Job on a cluster. Names win."""
     name = None if text is None else parse_run(text)
+    if name is None and text is not None and "@" in text:
+        # NAME@UID is one Job of a cluster.
+        await backend.find(text)
+        return True
     if name is None or name.is_last or name.number:
         return name is not None
-    return name.may_be_uid and next(client.store.all_runs(client.namespace, name.name), None) is None
+    run = await backend.find(name.text)
+    return not run.number or (name.may_be_uid and run.name != name.name)
 
 
-def _runs(client: LocalClient, args: argparse.Namespace) -> int:
-    found = client.runs([args.name] if args.name else [], everything=True)
+async def _runs(backend: Backend, args: argparse.Namespace) -> int:
+    found = (await backend.runs(Selection([args.name] if args.name else [], everything=True))).runs
+    if args.here:
+        here = os.getcwd()
+        found = [each for each in found if each.workdir == here]
     if args.output:
         print_data({"items": found}, args.output)
         return 0
-    now = client.now()
-    rows = [("RUN", "PHASE", "TRY", "TOOK", "AGE", "NOTE")]
+    now = backend.now()
+    rows = [("RUN", "STATUS", "TRY", "TOOK", "AGE", "NOTE")]
     for each in found:
-        took = lasted(each.started or each.created, each.finished or now)
-        rows.append((each.run, each.phase, str(each.attempt), took, age(each.created, now), each.note))
+        code = code_change_text(each.code_change) if each.code_change is not None else ""
+        note = " · ".join(filter(None, (each.identity, code, each.message)))
+        took = _took(each.seconds_active(now))
+        rows.append(
+            (each.run, each.outcome, str(each.attempt), took, age_text((now - each.created).total_seconds()), note)
+        )
     print("\n".join(table(rows)))
     return 0
 
 
+def _took(seconds: float | None) -> str:
+    return "-" if seconds is None else elapsed_text(seconds)
+
+
 def _events(entries: list[Entry], args: argparse.Namespace) -> int:
     if args.output:
-        print_data({"items": entries}, args.output)
+        print_data({"items": [_plain(entry) for entry in entries]}, args.output)
     for entry in [] if args.output else entries:
         print(entry.time.isoformat(timespec="milliseconds"), entry.kind, escaped(_about(entry)))
     return 0
 
 
+def _plain(entry: Entry) -> dict[str, Any]:
+    fields = {"seq": entry.seq, "time": entry.time, "t": entry.t, "kind": entry.kind}
+    return fields if (data := entry.plain()) is None else {**fields, "data": data}
+
+
 def _about(entry: Entry) -> str:
     """Return what an event is about, in a few words."""
-    data = entry.data if isinstance(entry.data, dict) else {}
+    has_words = entry.kind in (RunHangs.__name__, CodeChanged.__name__)
+    match decode_entry(entry.kind, entry.data) if has_words else None:
+        case RunHangs(hang):
+            return hang_text(hang)
+        case CodeChanged(change) if change is not None:
+            return code_change_text(change)
+    data = plain if isinstance(plain := entry.plain(), dict) else {}
     pod = data.get("pod")
     status = data.get("status") or (data.get("job") or {}).get("status") or {}
     state = status.get("state") or {} if isinstance(status, dict) else {}

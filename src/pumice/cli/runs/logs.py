@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import add_namespace, chosen_run, client_of, guarded, seconds
-from pumice.client.local_client import LocalClient
-from pumice.client.run_logs import RunLogs, check_selection, moment_of, planned_job, pod_names
+from pumice.cli.runs.arguments import RunCommand, add_namespace, chosen_run, run_or_pod
+from pumice.client.backend import Backend, RunRef
+from pumice.client.history_values import pod_names
+from pumice.client.log_lines import moment_of
+from pumice.client.run_options.kinds import read_time
 from pumice.client.view.log_prefix import LogPrefix
 from pumice.client.view.output import style_for
 from pumice.client.view.screen import Screen
-from pumice.engines.local.event_json import json_line
-from pumice.engines.local.logs.log_index import GAP
-from pumice.engines.local.logs.log_reader import LogSelection
-from pumice.engines.local.logs.log_source import UNKNOWN, Execution, LogBatch, stream_of
-from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
-from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.problem import Position
+from pumice.model.text import escaped
+from pumice.model.units import to_milliseconds
+from pumice.store.event_json import json_line
+from pumice.store.history.event_log import RUN_MARK
+from pumice.store.history.run_history import RunHistory
+from pumice.store.logs.log_index import GAP
+from pumice.store.logs.log_reader import LogSelection
+from pumice.store.logs.log_source import UNKNOWN, Execution, LogBatch, stream_of
+from pumice.store.run_errors import InvalidOption, NoSuchRun
+from pumice.store.run_names import LAST
 
 _NANOSECONDS: Final = 10**9
 
@@ -35,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_text = "a run (NAME, NAME:N, @last, uid) or a pod ([RUN/]TASK-INDEX); default @last"
     parser.add_argument("targets", nargs="*", metavar="RUN|POD", help=help_text)
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until the run ends")
+    parser.add_argument("--pod", action="append", default=[], metavar="P", help="only this pod of a run; repeatable")
     parser.add_argument("--task", action="append", default=[], metavar="T", help="only pods of this task; repeatable")
     parser.add_argument("-c", "--container", default="", metavar="C", help="only this container")
     parser.add_argument("--attempt", type=_positive, default=0, metavar="A", help="only this attempt of the job")
@@ -46,10 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-prefix", action="store_true", help="print lines without the names of their pods")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_namespace(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _logs(client_of(args), args))
 
 
 def _positive(text: str) -> int:
@@ -66,48 +68,56 @@ def _number(text: str, least: int) -> int:
     return int(text)
 
 
-def _logs(client: LocalClient, args: argparse.Namespace) -> int:
-    selection = _selection(client, args)
-    chosen = _chosen(client, args.targets)
-    views = []
-    for stored, pods in chosen:
-        job = planned_job(stored)
-        check_selection(stored, replace(selection, pods=pods), follow=args.follow)
-        label = f"{stored.ref}/" if len(chosen) > 1 else ""
-        prefix = None if args.no_prefix else LogPrefix.of(job)
-        views.append(_View(stored, replace(selection, pods=pods), prefix, args, label))
+async def _logs(backend: Backend, args: argparse.Namespace) -> int:
+    selection = _selection(backend, args)
+    chosen = await _chosen(backend, _targets(args))
+    views, sources = [], []
+    for run, pods, history in chosen:
+        label = f"{run}/" if len(chosen) > 1 else ""
+        view = _View(str(run), history, args, label)
+        lines = replace(selection, pods=pods)
+        sources.append(backend.logs(run, lines, follow=args.follow, prefix=view.fast_prefix))
+        views.append(view)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
+
+    async def show(run: RunRef, view: _View, source: AsyncIterator[Sequence[LogBatch]]) -> None:
+        async for batches in source:
+            if args.follow and view.begins_again(batches):
+                view.history = await backend.history(run)
+            view.show(batches)
+        if args.follow:
+            view.history = await backend.history(run)
+        view.show_marks()
+
+    parts = list(zip((run for run, *_ in chosen), views, sources, strict=True))
     if args.follow:
-        client.revive([stored for stored, _ in chosen])
-        asyncio.run(_follow(views))
+        import asyncio
+
+        await asyncio.gather(*(show(*part) for part in parts))
     else:
-        for view in views:
-            for batches in view.logs.read():
-                view.show(batches)
+        for part in parts:
+            await show(*part)
     return 0
 
 
-async def _follow(views: Sequence[_View]) -> None:
-    async def follow(view: _View) -> None:
-        async for batches in view.logs.follow():
-            view.show(batches)
-
-    await asyncio.gather(*map(follow, views))
+logs = RunCommand(add_arguments, _logs, waits=lambda args: args.follow)
 
 
-def _selection(client: LocalClient, args: argparse.Namespace) -> LogSelection:
+def _selection(backend: Backend, args: argparse.Namespace) -> LogSelection:
     if args.attempt and args.previous:
-        raise InvalidOption("cannot be combined with --attempt", "leave out one of them", Position("--previous"))
+        raise InvalidOption("cannot be combined with --attempt", "leave out one of them", Position(option="previous"))
     if args.follow and args.previous:
-        raise InvalidOption("an execution that has ended cannot be followed", "leave out -f", Position("--previous"))
+        raise InvalidOption(
+            "an execution that has ended cannot be followed", "leave out -f", Position(option="previous")
+        )
     try:
         grep = None if args.grep is None else re.compile(args.grep)
     except re.error as error:
-        raise InvalidOption(f"{args.grep}: {error}", "must be a regular expression", Position("--grep")) from error
+        raise InvalidOption(f"{args.grep}: {error}", "must be a regular expression", Position(option="grep")) from error
     since = 0
     if args.since is not None:
-        since = int((client.now().timestamp() - seconds(args.since, "--since")) * _NANOSECONDS)
+        since = int((backend.now().timestamp() - read_time("since", args.since)) * _NANOSECONDS)
     return LogSelection(
         tasks=frozenset(args.task),
         container=args.container,
@@ -119,72 +129,101 @@ def _selection(client: LocalClient, args: argparse.Namespace) -> LogSelection:
     )
 
 
-def _chosen(client: LocalClient, targets: Sequence[str]) -> list[tuple[StoredRun, frozenset[str]]]:
+def _targets(args: argparse.Namespace) -> list[str]:
+    """Return the runs and pods that are named; `--pod` names pods of the runs. Raises InvalidOption."""
+    named = next((target for target in args.targets if "/" in target), "") if args.pod else ""
+    if named:
+        raise InvalidOption(f"{named} names a pod already", "name the run, or leave out --pod", Position(option="pod"))
+    runs = args.targets or [LAST]
+    return [f"{run}/{pod}" for run in runs for pod in args.pod] or args.targets
+
+
+async def _chosen(backend: Backend, targets: Sequence[str]) -> list[tuple[RunRef, frozenset[str], RunHistory]]:
     """Return the runs that were named, each with its pods; none for all of them. A run is tried before a pod."""
     if not targets:
-        return [(chosen_run(client, None), frozenset())]
-    found: dict[str, tuple[StoredRun, set[str] | None]] = {}
+        run = await chosen_run(backend, None)
+        return [(run, frozenset(), await backend.history(run))]
+    found: dict[RunRef, set[str] | None] = {}
+    histories: dict[RunRef, RunHistory] = {}
     for text in targets:
-        stored, pod = _target(client, text)
-        _, pods = found.setdefault(stored.record.uid, (stored, set()))
+        run, pod = await run_or_pod(backend, text)
+        history = histories[run] = histories.get(run) or await backend.history(run)
+        if pod and "/" not in text and pod not in pod_names(history):
+            raise NoSuchRun(f"{text}: no such run, and no such pod of {run}", "`pumice ps -a` lists all runs")
+        pods = found.setdefault(run, set())
         if not pod or pods is None:
-            found[stored.record.uid] = (stored, None)
+            found[run] = None
         else:
             pods.add(pod)
-    return [(stored, frozenset(pods or ())) for stored, pods in found.values()]
-
-
-def _target(client: LocalClient, text: str) -> tuple[StoredRun, str]:
-    stored, pod = client.find_run_or_pod(text)
-    if pod and "/" not in text:
-        print(stored.ref, file=sys.stderr)
-        if pod not in pod_names(stored, planned_job(stored)):
-            raise NoSuchRun(f"{text}: no such run, and no such pod of {stored.ref}", "`pumice ps -a` lists all runs")
-    return stored, pod
+    return [(run, frozenset(pods or ()), histories[run]) for run, pods in found.items()]
 
 
 @dataclass(slots=True)
 class _View:
-    """Prints the logs of one run: lines on stdout, and on stderr where another attempt or a restart begins."""
+    """Prints the logs of one run: lines on stdout, and on stderr what happened to the run between them."""
 
-    stored: StoredRun
-    selection: LogSelection
-    prefix: LogPrefix | None
+    run: str
+    history: RunHistory
     args: argparse.Namespace
     label: str  # the run, if there are several
-    logs: RunLogs = field(init=False)
+    prefix: LogPrefix | None = field(init=False)
     _screen: Screen = field(init=False)
     _fast: bool = field(init=False)
     _attempt: int = 1
     _seen: set[Execution] = field(default_factory=set)
+    _begun: bool = False  # lines were printed
+    _marks: int = 0  # of the history that were printed, or passed over
 
     def __post_init__(self) -> None:
+        self.prefix = None if self.args.no_prefix else LogPrefix.of(self.history.job)
         self._screen = Screen.of(sys.stdout, sys.stderr)
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         special = self.args.json or self.args.timestamps or sys.stdout.isatty()
         self._fast = utf8 and not special and hasattr(sys.stdout, "buffer")
         self._attempt = max(1, self.args.attempt)
-        self.logs = RunLogs(self.stored, self.selection, self._prefix if self._fast else lambda _execution: b"")
 
     def show(self, batches: Sequence[LogBatch]) -> None:
         if self.args.json:
             self._write_json(batches)
             return
         begin = 0
-        new = set(map(itemgetter(1), batches)) - self._seen
-        if new or max(map(itemgetter(3), batches)) >= GAP:
-            for index, (_, execution, _, flags, text) in enumerate(batches):
-                if note := self._note(execution, flags, text):
+        if self._new(batches) or max(map(itemgetter(3), batches)) >= GAP:
+            for index, (_, execution, time, flags, _) in enumerate(batches):
+                is_new = execution not in self._seen
+                note = self._note(execution, flags)
+                if notes := [*(self._marks_until(time) if is_new else ()), *([note] if note else ())]:
                     self._write(batches[begin:index])
-                    self._screen.print([note], message=True)
+                    self._screen.print(notes, message=True)
                     begin = index
         self._write(batches[begin:] if begin else batches)
 
-    def _note(self, execution: Execution, flags: int, text: bytes) -> str:
+    def begins_again(self, batches: Sequence[LogBatch]) -> bool:
+        """Whether lines are the first ones of a pod that replaces another, so that something happened to the run."""
+        return any(execution.number > 1 for execution in self._new(batches))
+
+    def show_marks(self) -> None:
+        """Print what happened to the run after its last line."""
+        if notes := self._marks_until(sys.maxsize):
+            self._screen.print(notes, message=True)
+
+    def _new(self, batches: Sequence[LogBatch]) -> set[Execution]:
+        return set(map(itemgetter(1), batches)) - self._seen
+
+    def _marks_until(self, time: int) -> list[str]:
+        """Return what happened to the run before this moment: nothing before the first line, which may be any line."""
+        marks, attempt, notes = self.history.events.marks, self.args.attempt, list[str]()
+        while self._marks < len(marks) and marks[self._marks].time <= time:
+            mark = marks[self._marks]
+            self._marks += 1
+            if mark.kind == RUN_MARK and attempt in (0, mark.attempt):
+                notes.append(f"{self.label[:-1]} {escaped(mark.text)}".lstrip())
+        is_between, self._begun = self._begun and not (self.args.previous or self.args.json), True
+        return notes if is_between else []
+
+    def _note(self, execution: Execution, flags: int) -> str:
         pod = f"{self.label}{execution.pod}"
         if flags & GAP:
-            missing = text.decode("utf-8", "replace").strip().rpartition("[pumice: ")[2].removesuffix("]")
-            return f"{style_for(sys.stderr).warning('warning:')} {pod}: {missing}"
+            return f"{style_for(sys.stderr).warning('warning:')} {pod}: output is missing here; its log says how much"
         if execution in self._seen:
             return ""
         self._seen.add(execution)
@@ -197,8 +236,9 @@ class _View:
             )
         return f"{pod} restart {execution.restart}" if execution.restart else ""
 
-    def _prefix(self, execution: Execution) -> bytes:
-        if self.prefix is None:
+    def fast_prefix(self, execution: Execution) -> bytes:
+        """Return the prefix of the lines that are written as they are."""
+        if self.prefix is None or not self._fast:
             return b""
         return f"{self.label}{self.prefix.text(execution.pod, execution.container, coloured=False)}".encode()
 
@@ -221,7 +261,7 @@ class _View:
         found = []
         for _, execution, time, flags, text in batches:
             fields: dict[str, Any] = {} if time == UNKNOWN else {"time": moment_of(time).isoformat()}
-            fields |= {"type": "log", "run": self.stored.ref, "pod": execution.pod, "container": execution.container}
+            fields |= {"type": "log", "run": self.run, "pod": execution.pod, "container": execution.container}
             fields |= {"stream": stream} if (stream := stream_of(time, flags)) else {}
             fields |= {"attempt": execution.attempt, "restart": execution.restart}
             found += [json_line({**fields, "line": line}) for line in _lines(text)]
@@ -235,4 +275,4 @@ def _lines(text: bytes) -> list[str]:
 
 def _moment(time: int) -> str:
     """As `run --timestamps` prints it."""
-    return "-" if time == UNKNOWN else moment_of(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "-" if time == UNKNOWN else to_milliseconds(moment_of(time))

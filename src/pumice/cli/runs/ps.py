@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import add_namespace, add_output, age, guarded, print_data, reader_of
-from pumice.client.run_reader import RunReader
+from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, print_data, print_lines
+from pumice.client.backend import Backend, Listing, Selection
 from pumice.client.values import Status, requested
 from pumice.client.view.output import columns, table
 from pumice.client.view.terminal import write_own
-from pumice.engines.local.run_errors import InvalidOption
+from pumice.diagnosis.code_change import code_change_text
+from pumice.diagnosis.hang import hang_note
 from pumice.model.problem import Position
+from pumice.model.quantity import Quantity
+from pumice.model.units import age_text
+from pumice.store.run_errors import InvalidOption
 
-_WIDE: Final = ("PRIORITY", "CPU", "MEM", "GPU", "MODE", "HOST", "NAMESPACE", "FILE", "UID")
-_PAUSE: Final = 1.0  # seconds between two updates of -w
+_WIDE: Final = ("PHASE", "PRIORITY", "CPU", "MEM", "GPU", "MODE", "HOST", "NAMESPACE", "FILE", "UID", "DIR", "PORTS")
 _REDRAW: Final = "\x1b[H\x1b[J"
 
 
@@ -28,62 +32,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="all stored runs")
     parser.add_argument("--active", action="store_true", help="only runs that have not finished")
     parser.add_argument("-w", "--watch", action="store_true", help="keep running, and print what changes")
+    labels = "only Jobs with these labels, as kubectl selects them; with --on"
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help=labels)
+    parser.add_argument("--mine", action="store_true", help="only runs that you have submitted; with --on")
     parser.add_argument("--json", action="store_true", help="print one JSON object per run, with -w for each change")
     add_namespace(parser)
     add_output(parser, "wide", "name")
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _list(reader_of(args), args))
-
-
-def _list(client: RunReader, args: argparse.Namespace) -> int:
+async def _ps(backend: Backend, args: argparse.Namespace) -> int:
     if args.all and args.active:
-        raise InvalidOption("cannot be combined with --active", "leave out one of them", Position("--all"))
+        raise InvalidOption("cannot be combined with --active", "leave out one of them", Position(option="all"))
+    chosen = {"amounts": args.output == "wide", "labels": args.selector, "by_me": args.mine}
+    selection = Selection(args.names, args.all, args.active, **chosen)
     if args.watch:
         if args.output in ("json", "yaml"):
             raise InvalidOption(f"{args.output}: not with -w", "--json prints one object per change", Position("-o"))
-        _watch(client, args)
-    found = client.runs(args.names, everything=args.all, active=args.active)
+        await _watch(backend, selection, args)
+    found = await backend.runs(selection)
     if args.json:
-        _print_json(found)
+        _print_json(found.runs)
         return 0
     match args.output:
         case "json" | "yaml":
-            print_data({"items": found}, args.output)
+            print_data({"items": found.runs}, args.output)
         case "name":
-            for each in found:
+            for each in found.runs:
                 print(each.run)
-        case _ if not found:
+        case _ if not found.runs:
             print("no runs; `pumice ps -a` lists all that are stored" if not args.all else "no runs", file=sys.stderr)
         case form:
-            print("\n".join(lines(found, client, wide=form == "wide")))
-    if waiting := client.waits_for_service(found):
-        runs = "1 run waits" if waiting == 1 else f"{waiting} runs wait"
-        print(f"service not running, {runs}; the next command that changes a run starts it", file=sys.stderr)
+            print("\n".join(lines(found, backend.now(), wide=form == "wide")))
+    print_lines(found.warnings)
     return 0
 
 
-def _watch(client: RunReader, args: argparse.Namespace) -> None:
+ps = RunCommand(add_arguments, _ps, waits=lambda args: args.watch)
+
+
+async def _watch(backend: Backend, selection: Selection, args: argparse.Namespace) -> None:
     """Redraw the table on a terminal; elsewhere print the runs that changed. Ctrl-C ends it."""
     known: dict[str, Status] = {}
     terminal, begun = sys.stdout.isatty() and not args.json and args.output != "name", False
-    while True:
-        found = client.runs(args.names, everything=args.all, active=args.active)
-        changed = [each for each in found if known.get(each.uid) != each]
-        known = {each.uid: each for each in found}
+    async for found in backend.listings(selection):
+        changed = [each for each in found.runs if known.get(each.uid) != each]
+        known = {each.uid: each for each in found.runs}
         if args.json:
             _print_json(changed)
         elif args.output == "name":
             print("".join(f"{each.run}\n" for each in changed), end="")
         elif terminal or changed:
-            shown = lines(found if terminal else changed, client, wide=args.output == "wide")
+            listing = found if terminal else replace(found, runs=changed)
+            shown = lines(listing, backend.now(), wide=args.output == "wide")
             if terminal:
                 write_own(sys.stdout, _REDRAW)
             print("\n".join(shown[1:] if begun and not terminal else shown))
             begun = True
         sys.stdout.flush()
-        time.sleep(_PAUSE)
 
 
 def _print_json(found: Sequence[Status]) -> None:
@@ -91,22 +96,31 @@ def _print_json(found: Sequence[Status]) -> None:
         print(msgspec.json.encode(each).decode())
 
 
-def lines(found: Sequence[Status], client: RunReader, *, wide: bool) -> list[str]:
+def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
     """Return the table; on a terminal, notes are cut at its width."""
-    now = client.now()
-    rows = [("RUN", "PHASE", "PODS", "TRY", "AGE", *(_WIDE if wide else ()), "NOTE")]
-    for each in found:
-        more = tuple(_wide(each)) if wide else ()
+    # A run of this machine is in the one queue that the machine has.
+    has_queues = wide and any(each.queue for each in found.runs)
+    queue = ("QUEUE",) if has_queues else ()
+    rows = [("RUN", "STATUS", "PODS", "TRY", "AGE", *queue, *(_WIDE if wide else ()), "NOTE")]
+    for each in found.runs:
+        more = tuple(_wide(each, found.amounts.get(each.uid))) if wide else ()
+        more = (each.queue or "-", *more) if has_queues else more
         attempts = f"{each.attempt}/{each.max_attempts}" if each.max_attempts else str(each.attempt)
-        pods = f"{each.pods.running}/{each.pods.total}"
-        phase = each.phase if each.readable else "?"
-        rows.append((each.run, phase, pods, attempts, age(each.created, now), *more, each.note))
+        pods = f"{each.pods.succeeded if each.is_finished else each.pods.running}/{each.pods.total}"
+        word = each.outcome if each.readable else "?"
+        silent = hang_note(each.hang.at(now)) if each.hang is not None else ""
+        # The runs of a sweep wait for the same reason: their notes tell them apart.
+        code = code_change_text(each.code_change) if each.code_change is not None else ""
+        note = " · ".join(filter(None, (each.identity, silent, code, each.message)))
+        rows.append((each.run, word, pods, attempts, age_text((now - each.created).total_seconds()), *more, note))
     width = columns(sys.stdout)
     return [line if width is None else line[:width] for line in table(rows)]
 
 
-def _wide(found: Status) -> Iterator[str]:
-    """Yield the further columns. The amounts are those that the run needs to start."""
+def _wide(found: Status, holds: Mapping[str, Quantity] | None) -> Iterator[str]:
+    """Yield the further columns. The amounts are those that the run holds, or needs to start."""
+    yield found.phase if found.readable else "?"
     yield str(found.priority)
-    yield from (text or "-" for text in requested(found))
-    yield from (found.mode, found.host, found.namespace, found.file, found.uid)
+    yield from (text or "-" for text in requested(found, holds))
+    yield from (found.mode, found.host, found.namespace, found.file, found.uid, found.workdir or "-")
+    yield ", ".join(map(str, found.published)) or "-"

@@ -5,28 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from pumice.cli.runs.arguments import (
-    RUN_HELP,
-    add_namespace,
-    add_output,
-    client_of,
-    guarded,
-    print_data,
-    seconds,
-)
-from pumice.client.local_client import LocalClient
-from pumice.client.usage import Sample, usage
+from pumice.cli.runs.arguments import RUN_HELP, RunCommand, add_namespace, add_output, print_data
+from pumice.client.backend import Backend, Feature, RunRef, Selection, Usage
+from pumice.client.run_options.kinds import read_time
 from pumice.client.view.output import table
 from pumice.client.view.screen import Screen
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.state.disk_use import size_text
 from pumice.model.problem import Position
+from pumice.model.units import size_text
+from pumice.store.run_errors import InvalidOption
+from pumice.store.sample_file import Sample
 
 _SHORTEST = 0.5
 
@@ -39,74 +30,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _top(client_of(args), args))
-
-
-def _top(client: LocalClient, args: argparse.Namespace) -> int:
-    interval = seconds(args.interval, "--interval")
+async def _top(backend: Backend, args: argparse.Namespace) -> int:
+    interval = read_time("interval", args.interval)
     if interval < _SHORTEST:
-        raise InvalidOption(f"{args.interval}: must be {_SHORTEST:g}s or more", "", Position("--interval"))
-    chosen = None if args.run is None else client.find(args.run)
+        raise InvalidOption(f"{args.interval}: must be {_SHORTEST:g}s or more", "", Position(option="interval"))
+    chosen = None if args.run is None else await backend.find(args.run)
     if not sys.stdout.isatty() or args.output:
-        _print_once(client, chosen, args)
+        _print_once(await _usage(backend, chosen), args)
         return 0
     screen = Screen.of(sys.stdout, sys.stderr)
     while True:
-        runs = _active(client, chosen)
-        found = asyncio.run(usage(client, runs))
+        found = await _usage(backend, chosen)
         if args.json:
             _print_objects(found)
         else:
             height = screen.size()[1] - 1 if screen.terminal is not None else None
             screen.draw(_clipped(lines(found, by_use=True), height))
-        if not runs or (chosen is not None and not chosen.is_owned):
+        if not any(each.live for each in found.values()):
             # Leave the last table on the screen.
             print(file=sys.stderr)
             return 0
-        time.sleep(interval)
+        await asyncio.sleep(interval)
 
 
-def _print_once(client: LocalClient, chosen: StoredRun | None, args: argparse.Namespace) -> None:
-    runs = _active(client, chosen)
-    found = asyncio.run(usage(client, runs))
-    for each in runs:
-        if not each.is_owned:
-            print(f"{each.ref} does not run: its last sample", file=sys.stderr)
+top = RunCommand(add_arguments, _top, feature=Feature.USAGE)
+
+
+async def _usage(backend: Backend, chosen: RunRef | None) -> dict[str, Usage]:
+    """Return what the pods of the chosen run use, or those of all runs that run now, by run."""
+    if chosen is not None:
+        return {str(chosen): await backend.usage(chosen)}
+    active = (await backend.runs(Selection(active=True, mine=True))).runs
+    runs = [RunRef.of(each) for each in reversed(active) if each.started]
+    found = await asyncio.gather(*map(backend.usage, runs))
+    return {str(run): each for run, each in zip(runs, found, strict=True) if each.live}
+
+
+def _print_once(found: Mapping[str, Usage], args: argparse.Namespace) -> None:
+    for run, usage in found.items():
+        if not usage.live:
+            print(f"{run} does not run: its last sample", file=sys.stderr)
     if args.output:
         print_data({"items": list(_objects(found))}, args.output)
     elif args.json:
         _print_objects(found)
-    elif any(found.values()):
+    elif any(each.samples for each in found.values()):
         print("\n".join(lines(found)))
     else:
         print("no pod runs", file=sys.stderr)
 
 
-def _active(client: LocalClient, chosen: StoredRun | None) -> list[StoredRun]:
-    """Return the chosen run, or all of this machine that run now."""
-    if chosen is not None:
-        return [chosen]
-    active = [each for each in client.store.active_runs() if each.is_of_this_host and each.is_owned]
-    return [each for each in active if client.namespace in ("", each.record.namespace)]
+def _objects(found: Mapping[str, Usage]) -> list[dict[str, object]]:
+    return [{"run": run, **msgspec.to_builtins(each)} for run, usage in found.items() for each in usage.samples]
 
 
-def _objects(found: Mapping[str, Sequence[Sample]]) -> list[dict[str, object]]:
-    return [{"run": run, **msgspec.to_builtins(each)} for run, samples in found.items() for each in samples]
-
-
-def _print_objects(found: Mapping[str, Sequence[Sample]]) -> None:
+def _print_objects(found: Mapping[str, Usage]) -> None:
     for each in _objects(found):
         print(msgspec.json.encode(each).decode(), flush=True)
 
 
-def lines(found: Mapping[str, Sequence[Sample]], *, by_use: bool = False) -> list[str]:
+def lines(found: Mapping[str, Usage], *, by_use: bool = False) -> list[str]:
     """Return a row for each pod; those that use the most CPU first, or by name."""
-    has_gpus = any(each.gpus for samples in found.values() for each in samples)
+    has_gpus = any(each.gpus for usage in found.values() for each in usage.samples)
     more = ("GPU", "GPU MEMORY") if has_gpus else ()
     rows = [("RUN", "POD", "CPU", "MEMORY", *more)]
-    for run, samples in found.items():
-        ordered = sorted(samples, key=lambda each: each.cpu, reverse=True) if by_use else samples
+    for run, usage in found.items():
+        ordered = sorted(usage.samples, key=lambda each: each.cpu, reverse=True) if by_use else usage.samples
         rows += [
             (run, each.pod, f"{each.cpu:.2f}", size_text(each.memory), *_gpu(each)[: len(more)]) for each in ordered
         ]

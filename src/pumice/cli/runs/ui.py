@@ -12,8 +12,9 @@ import threading
 import webbrowser
 from collections.abc import Mapping
 
-from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace
-from pumice.client.local_client import LocalClient
+from pumice.cli.findings import print_error
+from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace, open_chosen
+from pumice.store.run_errors import InvalidOption, RunError
 
 _HIGHEST_PORT = 65535
 
@@ -27,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         return asyncio.run(_serve(args))
+    except InvalidOption as error:
+        print_error(error)
+        return BAD_INPUT
+    except RunError as error:
+        print_error(error)
+        return FAILED
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             print(
@@ -48,15 +55,26 @@ async def _serve(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    server = PageServer(LocalClient(namespace=args.namespace))
-    address = await server.start(args.port)
-    print(address, flush=True)
-    print("this address works once; Ctrl-C stops the page, not the runs", file=sys.stderr, flush=True)
-    if not args.no_open and _has_display(os.environ):
-        # In a thread: some browsers start slowly, and others run in the foreground.
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-    await stop.wait()
-    await server.stop()
+    backend = open_chosen(args)
+    server = PageServer(backend)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        starting = asyncio.create_task(server.start(args.port))
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            address = starting.result()
+            print(address, flush=True)
+            print("this address works once; Ctrl-C stops the page, not the runs", file=sys.stderr, flush=True)
+            if not args.no_open and _has_display(os.environ):
+                # In a thread: some browsers start slowly, and others run in the foreground.
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            await stopped
+        else:
+            starting.cancel()
+    finally:
+        stopped.cancel()
+        await server.stop()
+        await backend.close()
     return 0
 
 

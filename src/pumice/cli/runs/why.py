@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 import msgspec
 
-from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, client_of, guarded, print_data
-from pumice.client.reasons import why_lines
+from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, chosen_run, print_data, run_or_pod
+from pumice.client.backend import Backend
+from pumice.diagnosis.why import why_lines
 from pumice.model.text import escaped
 
 
@@ -19,22 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _why(args))
-
-
-def _why(args: argparse.Namespace) -> int:
-    client = client_of(args)
-    if args.target:
-        stored, pod = client.find_run_or_pod(args.target)
-        if pod and "/" not in args.target:
-            print(stored.ref, file=sys.stderr)
-    else:
-        stored, pod = chosen_run(client, None), ""
-    found = client.why(stored, pod)
+async def _why(backend: Backend, args: argparse.Namespace) -> int:
+    run, pod = await run_or_pod(backend, args.target) if args.target else (await chosen_run(backend, None), "")
+    found = await backend.why(run, pod)
     if args.output:
-        plain = {**msgspec.to_builtins(found), "phase": client.summary(stored).phase}
+        status = await backend.status(run)
+        plain = {**msgspec.to_builtins(found), "outcome": status.outcome, "phase": status.phase}
         print_data(plain, args.output)
     else:
-        print(escaped("\n".join(why_lines(found)), lines=True))
+        print(escaped("\n".join(why_lines(found, backend.now())), lines=True))
     return 0
+
+
+why = RunCommand(add_arguments, _why, waits=lambda _args: False)

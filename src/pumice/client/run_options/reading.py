@@ -1,142 +1,137 @@
-"""Reads the flags of `pumice run` and the `pumice.toml` beside the Job file into RunOptions; flags win."""
+"""Reads the options of a run, its project's `pumice.toml` and the user's own settings into RunOptions; options win."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.client.run_options import flags
-from pumice.client.run_options.project_file import read_toml
-from pumice.client.run_options.user_config import LIMITS, UserConfig, read_user_config
-from pumice.engines.local.host_access.consent import is_ordinary
-from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.options import Isolation, Network, RunOptions
-from pumice.engines.local.preparation.default_settings import default_settings, working_directory
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
-from pumice.model.problem import Position
+from pumice.client.backends import default_settings, may_share, state_directory
+from pumice.client.run_options import kinds
+from pumice.client.run_options.kinds import Source
+from pumice.client.run_options.table import ROWS, check_scope, read_values
+from pumice.client.run_options.toml_files import read_project_file, read_user_config
+from pumice.model.problem import Position, Problem
+from pumice.store.options import ClusterOptions, RunOptions
+from pumice.store.run_errors import InvalidOption
+from pumice.store.settings import ExtraMount, Settings, config_directory, working_directory
+from pumice.yaml.source import read_text
 
 
-class Flags(Struct, frozen=True):
-    """The flags as texts. `file` is the Job file; `-` if there is none."""
+def read_options(
+    given: Mapping[str, object],
+    file: str,
+    plugins: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    on_cluster: bool = False,
+) -> RunOptions:
+    """`given` are options by their names in Python, as texts or as values. `file` is the Job file; `-` if none.
 
-    file: str = "-"
-    image: Sequence[str] = ()
-    entrypoint: Sequence[str] = ()
-    env: Sequence[str] = ()
-    env_file: Sequence[str] = ()
-    mount: Sequence[str] = ()
-    allow_host_path: Sequence[str] = ()
-    ignore: Sequence[str] = ()
-    scale: Sequence[str] = ()
-    publish: Sequence[str] = ()
-    kill: Sequence[str] = ()
-    workdir_read_only: bool = False
-    pull: bool = False
-    priority: int | None = None
-    documents: Sequence[str] = ()
-    hold: bool = False
-    no_wait: bool = False
-    max_wait: str | None = None
-    note: str | None = None
-    python: str | None = None
-    fit: bool = False
-    network: str | None = None
-    isolation: str | None = None
-    unconfined: bool = False
-    allow_nested_namespaces: bool = False
-    pids_limit: str | None = None
-    log_limit: str | None = None
-    disk_limit: str | None = None
-    timeout: str | None = None
-    keep: bool = False
-
-
-_READ_ONLY: Final = "workdir-read-only"
-FLAGS: Final = tuple(field.name for field in msgspec.structs.fields(Flags))
-
-
-def read_options(given: Flags, plugins: Sequence[str], environ: Mapping[str, str]) -> RunOptions:
-    """Raises InvalidOption."""
+    Raises InvalidOption, also for options that do not apply to where the run is to be.
+    """
+    check_scope(given, on_cluster=on_cluster)
     try:
-        return _options(given, plugins, environ)
+        return _on_cluster(given, file, environ) if on_cluster else _options(given, file, plugins, environ)
     except OSError as error:
         # A path that cannot be looked at: this user may not read a directory above it.
         raise InvalidOption((error.strerror or str(error)).lower(), where=Position(str(error.filename))) from error
 
 
-def _options(given: Flags, plugins: Sequence[str], environ: Mapping[str, str]) -> RunOptions:
-    project = (working_directory() / given.file).resolve().parent if given.file != "-" else None
-    defaults = default_settings(environ, plugins, project, given.python or "")
-    config = read_user_config(environ)
-    here = defaults.workdir
+def _options(given: Mapping[str, object], file: str, plugins: Sequence[str], environ: Mapping[str, str]) -> RunOptions:
+    here = working_directory()
+    project = (here / file).resolve().parent if file != "-" else None
     beside = project or here
-    toml = read_toml(beside)
-    user_mounts = [*config.mounts, *(flags.mount(text, here, "--mount") for text in given.mount)]
-    mounts = [*toml.mounts, *user_mounts]
-    inside = defaults.share_workdir and beside.is_relative_to(here)
-    if not inside:
-        whole = not is_never_shared(beside) and is_ordinary(beside, environ)
-        mounts += [ExtraMount(path, read_only=True) for path in ([beside] if whole else toml.files_beside(beside))]
-    images, entrypoints = flags.images(given.image), flags.entrypoints(given.entrypoint)
+    flags, config, toml = read_values(given, here, environ), read_user_config(environ), read_project_file(beside)
+    own = _merged(config.values, flags)
+    values = _merged(toml.values, own)
+    if "args" in own:
+        values["args"] = own["args"]
+    defaults = default_settings(environ, plugins, project, values.get("python", ""))
+    mounts = [*values["mount"]]
+    if not (defaults.share_workdir and beside.is_relative_to(here)):
+        paths = [beside] if may_share(beside, environ) else toml.files_beside(beside)
+        mounts += [ExtraMount(path, read_only=True) for path in paths]
+    env, passed_on = _variables(flags, config.values, environ)
     settings = replace(
         defaults,
-        images={**toml.images, **images},
-        entrypoints={**toml.entrypoints, **entrypoints},
+        **{row.setting: values[name] for name, row in ROWS.items() if row.setting and name in values},
         programs=toml.programs,
         files=toml.files,
-        env=config.env | flags.variables_of_files(given.env_file, environ) | flags.variables(given.env, environ),
+        env=env,
+        passed_on=passed_on,
         retention=config.retention,
-        passed_on=flags.passed_on(given.env, given.env_file),
         mounts=tuple(mounts),
-        keep=given.keep,
-        workdir_read_only=any((defaults.workdir_read_only, given.workdir_read_only, _READ_ONLY in config.switches)),
+        workdir_read_only=defaults.workdir_read_only or values.get("workdir_read_only", False),
         project=beside,
         config=config_directory(environ),
         host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
         own_accesses=toml.accesses(beside, inside=True),
         allowed=(
-            *config.allowed,
-            *(flags.host_prefix(text, here) for text in given.allow_host_path),
-            *(each.path for each in user_mounts if not each.read_only),
+            *own.get("allow_host_path", ()),
+            *(each.path for each in own.get("mount", ()) if not each.read_only),
         ),
-        unconfined=given.unconfined or "unconfined" in config.switches,
-        nested_namespaces=given.allow_nested_namespaces or "allow-nested-namespaces" in config.switches,
     )
     return RunOptions(
-        _with_limits(settings, given, config),
-        scale=flags.scale(given.scale),
-        kills=tuple(flags.kill(text) for text in given.kill),
-        publish=tuple(flags.publish(text) for text in given.publish),
-        timeout=None if given.timeout is None else flags.timeout(given.timeout),
-        wait=not given.no_wait,
-        max_wait=None if given.max_wait is None else flags.seconds(given.max_wait, "--max-wait"),
-        network=Network(given.network or config.network or Network.OUTBOUND),
-        fit=given.fit or toml.fit,
-        ignore=tuple(dict.fromkeys(given.ignore)),
-        pull=given.pull,
-        note=given.note or "",
-        priority=given.priority,
-        priorities=config.priorities,
-        documents=tuple(here / file for file in given.documents if file != "-"),
-        hold=given.hold,
-        after_reboot=config.after_reboot,
-        isolation=Isolation(given.isolation or config.isolation or Isolation.AUTO),
-        required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
-    )
-
-
-def _with_limits(settings: Settings, flags_given: Flags, config: UserConfig) -> Settings:
-    """Return the settings with the limits that the user has set."""
-    given = {name: getattr(flags_given, name.replace("-", "_")) or config.limits.get(name) for name in LIMITS}
-    pids, log, disk = (given[name] for name in LIMITS)
-    return replace(
         settings,
-        pids=settings.pids if pids is None else flags.processes(pids, "--pids-limit"),
-        log_size=settings.log_size if log is None else flags.size(log, "--log-limit"),
-        disk=settings.disk if disk is None else flags.size(disk, "--disk-limit"),
+        **{row.option: values[name] for name, row in ROWS.items() if row.option and name in values},
+        wait=not values.get("no_wait", False),
+        priorities=config.priorities,
+        documents=tuple(here / each for each in values.get("with_", ()) if each != "-"),
+        after_reboot=config.after_reboot,
+        required_images={name: tuple(flags.get(name, ())) for name in ("image", "entrypoint")},
     )
+
+
+def _on_cluster(given: Mapping[str, object], file: str, environ: Mapping[str, str]) -> RunOptions:
+    """Of `pumice.toml` only the arguments count, and of the user's own settings the variables."""
+    here = working_directory()
+    beside = (here / file).resolve().parent if file != "-" else here
+    # The directory of the Job file, which is what `--code` alone means.
+    code = beside if given.get("code") in (True, "") else given.get("code") or None
+    flags = read_values({**given, "code": code}, here, environ, on_cluster=True)
+    config, toml = read_user_config(environ), read_project_file(beside)
+    env, passed_on = _variables(flags, config.values, environ)
+    own = {row.cluster: flags[name] for name, row in ROWS.items() if row.cluster and name in flags}
+    values = {"args": toml.values.get("args", ()), **flags}
+    common = {row.option: values[name] for name, row in ROWS.items() if row.option and name in values}
+    settings = Settings(workdir=here, state=state_directory(environ), project=beside, env=env, passed_on=passed_on)
+    documents = tuple(here / each for each in values.get("with_", ()) if each != "-")
+    return RunOptions(settings, **common, documents=documents, cluster=ClusterOptions(**own))
+
+
+def _variables(
+    flags: Mapping[str, Any], config: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables for containers, and the names of those that are the caller's own."""
+    variables: dict[str, str | None] = {}
+    for each in flags.get("env_file", ()):
+        variables |= _variables_of_file(each, environ)
+    variables |= flags.get("env", {})
+    passed_on = tuple(name for name, value in variables.items() if value is None)
+    given = {name: value for name, value in variables.items() if value is not None}
+    return {**config.get("env", {}), **given, **{name: environ[name] for name in passed_on}}, passed_on
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists and mappings are joined; of other values the second wins."""
+    values = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], tuple):
+            values[name] = (*first[name], *second[name])
+        elif isinstance(first[name], dict):
+            values[name] = {**first[name], **second[name]}
+    return values
+
+
+def _variables_of_file(file: str, environ: Mapping[str, str]) -> dict[str, str | None]:
+    """A variable per line, as `env` takes it; empty lines and lines that begin with # are left out."""
+    text = read_text(file)
+    if isinstance(text, Problem):
+        raise InvalidOption.of([text])
+    lines = [line.strip() for line in text.splitlines()]
+    given = [line for line in lines if line and line[0] != "#"]
+    source = Source(Position(option="env-file"), environ=environ)
+    found: dict[str, str | None] = kinds.named(file, lambda: kinds.VARIABLES.read(given, source))
+    return found

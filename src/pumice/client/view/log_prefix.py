@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Self
+
+from msgspec import Struct, field
 
 from pumice.model.job import Job
 
@@ -11,8 +12,7 @@ from pumice.model.job import Job
 _COLOURS: Final = tuple((f"3{colour}", f"9{colour}", f"2;3{colour}") for colour in (6, 2, 5, 4, 3))
 
 
-@dataclass(slots=True)
-class LogPrefix:
+class LogPrefix(Struct):
     tasks: list[str] = field(default_factory=list)
     unnamed: dict[str, str] = field(default_factory=dict)  # by task, the container that the prefix does not name
     width: int = 0

@@ -1,53 +1,59 @@
-"""Runs in notebooks: a table of phase, pods, attempt and last lines, as HTML. Everything in it is escaped."""
+"""Runs in notebooks: a table of outcome, pods, attempt and last lines, as HTML. Everything in it is escaped."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any, Final
 
-from pumice.client import run_history
-from pumice.client.local_client import LocalClient
-from pumice.client.run_logs import RunLogs, log_lines
+from pumice.client import history_values
+from pumice.client.backend import Backend, RunRef
+from pumice.client.log_lines import log_lines
 from pumice.client.values import LogLine, PodStatus, Status
-from pumice.engines.local.logs.log_reader import LogSelection
-from pumice.engines.local.run_errors import Unsupported
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.model.text import printable
+from pumice.model.display.notebook_html import block, division, heading, paragraph, table
+from pumice.store.logs.log_reader import LogSelection
+from pumice.store.run_errors import NoSuchRun, Unsupported
 
+POD_COLUMNS: Final = ("pod", "phase", "attempt", "restarts", "end", "last line")
 _MOST_PODS: Final = 16
 _LINES: Final = 8
-_LONGEST: Final = 200
-_CELL: Final = ' style="text-align:left"'
 
 
-def run_html(client: LocalClient, run: StoredRun) -> str:
+async def run_html(backend: Backend, run: RunRef) -> str:
     """Return a run at this moment."""
-    if not run.exists:
-        return f"<p><b>{_text(run.ref)}</b> was removed</p>"
-    logs = RunLogs(run, LogSelection(tail=_LINES)).read()
-    lines = [line for batches in logs for line in log_lines(batches)]
-    return html_of(client.summary(run), run_history.pods(run), lines)
+    try:
+        logs = backend.logs(run, LogSelection(tail=_LINES))
+        lines = [line async for batches in logs for line in log_lines(batches)]
+        return html_of(await backend.status(run), history_values.pods(await backend.history(run)), lines)
+    except NoSuchRun:
+        return heading(str(run), "was removed")
 
 
 def html_of(status: Status, pods: Sequence[PodStatus], lines: Sequence[LogLine]) -> str:
     """Return a table of the pods, with what the run says about itself above and its last lines below."""
-    why = str(status.verdict) if status.verdict is not None else status.note
+    why = (status.verdict.text if status.verdict is not None else "") or status.message
     attempt = f"attempt {status.attempt} of {status.max_attempts}" if status.max_attempts else ""
-    counts = f"{status.pods.running} of {status.pods.total} pods run"
-    about = " · ".join(filter(None, (counts, attempt)))
-    parts = [f"<p><b>{_text(status.run)}</b> {_text(status.phase)} · {_text(about)}</p>"]
-    if why:
-        parts.append(f"<pre>{_block(why)}</pre>")
-    rows = "".join(_row(pod) for pod in _shown(pods))
-    head = "".join(f"<th{_CELL}>{name}</th>" for name in ("pod", "phase", "attempt", "restarts", "end", "last line"))
-    parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
-    if len(pods) > _MOST_PODS:
-        parts.append(f"<p>and {len(pods) - _MOST_PODS} more pods</p>")
-    if lines:
-        parts.append(f"<pre>{_block(chr(10).join(map(str, lines)))}</pre>")
-    return f"<div>{''.join(parts)}</div>"
+    done, verb = (status.pods.succeeded, "succeeded") if status.is_finished else (status.pods.running, "run")
+    about = " · ".join(filter(None, (f"{done} of {status.pods.total} pods {verb}", attempt, status.identity)))
+    return division(
+        heading(status.run, str(status.outcome), about),
+        block(why),
+        pods_html(pods),
+        block("\n".join(map(str, lines))),
+    )
+
+
+def pods_html(pods: Sequence[PodStatus]) -> str:
+    """Return pods as a table; of many, those that failed first."""
+    rest = len(pods) - _MOST_PODS
+    shown = sorted(pods, key=lambda pod: pod.phase != "Failed")[:_MOST_PODS] if rest > 0 else pods
+    return table(POD_COLUMNS, map(pod_row, shown)) + (paragraph(f"and {rest} more pods") if rest > 0 else "")
+
+
+def pod_row(pod: PodStatus) -> tuple[str, ...]:
+    end = f"signal {pod.signal}" if pod.signal else "" if pod.code is None else f"exit code {pod.code}"
+    ended = ", ".join(filter(None, (end, pod.reason if pod.reason != "Completed" else "")))
+    return pod.name, pod.phase or "-", str(pod.attempt or ""), str(pod.restarts or ""), ended, pod.line
 
 
 def displayed() -> Callable[[str], None]:
@@ -74,26 +80,3 @@ def displayed() -> Callable[[str], None]:
             handles.append(display.display(display.HTML(text), display_id=True))
 
     return show
-
-
-def _shown(pods: Sequence[PodStatus]) -> Sequence[PodStatus]:
-    """Return the pods to show: if there are too many, failed ones first."""
-    if len(pods) <= _MOST_PODS:
-        return pods
-    return sorted(pods, key=lambda pod: pod.phase != "Failed")[:_MOST_PODS]
-
-
-def _row(pod: PodStatus) -> str:
-    end = f"signal {pod.signal}" if pod.signal else "" if pod.code is None else f"exit code {pod.code}"
-    ended = ", ".join(filter(None, (end, pod.reason if pod.reason != "Completed" else "")))
-    cells = (pod.name, pod.phase or "-", str(pod.attempt or ""), str(pod.restarts or ""), ended, pod.line)
-    return "<tr>" + "".join(f"<td{_CELL}>{_text(cell)}</td>" for cell in cells) + "</tr>"
-
-
-def _text(text: str) -> str:
-    """Return untrusted text on one line: no markup, no control characters, no bidirectional control characters."""
-    return escape(printable(text, _LONGEST))
-
-
-def _block(text: str) -> str:
-    return "\n".join(_text(line) for line in text.split("\n"))

@@ -6,7 +6,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TextIO
 
 from msgspec import Struct
@@ -134,8 +133,7 @@ def cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-@dataclass(slots=True)
-class ProgressLine:
+class ProgressLine(Struct):
     """The progress of one command: a line that is replaced on a terminal, and a line each second elsewhere."""
 
     stream: TextIO

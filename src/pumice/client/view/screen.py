@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TextIO
+
+from msgspec import Struct
 
 from pumice.client.view.output import cells
 from pumice.client.view.terminal import write_own
@@ -20,8 +21,7 @@ _RESET: Final = "\x1b[0m"
 _FALLBACK: Final = (80, 24)
 
 
-@dataclass(slots=True)
-class Screen:
+class Screen(Struct):
     """`logs` is what programs may read, `messages` is for people."""
 
     logs: TextIO

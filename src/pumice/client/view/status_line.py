@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
+from pumice.model.units import clock_text
 
 _MARKS: Final = {
     PodPhase.PENDING: "○",
@@ -23,19 +25,27 @@ _COLOURS: Final = {PodPhase.PENDING: "2", PodPhase.RUNNING: "32", PodPhase.SUCCE
 _MOST_MARKS: Final = 16
 
 
-@dataclass(slots=True)
-class PodStates:
+class PodStates(Struct):
     """The newest pod of each name, by task."""
 
     _phases: dict[str, dict[int, PodPhase]] = field(default_factory=dict)
-    _total: int = 0
+    _replicas: dict[str, int] = field(default_factory=dict)  # by task
 
     def resize(self, job: Job) -> None:
         self._phases = {task.name: self._phases.get(task.name, {}) for task in job.spec.tasks}
-        self._total = job.total_replicas
+        self._replicas = {}
+        self.scale({task.name: task.replicas for task in job.spec.tasks})
+
+    def scale(self, replicas: Mapping[str, int]) -> None:
+        """Change the numbers of pods of some tasks. Pods beyond them are not shown any more."""
+        self._replicas |= replicas
+        for task, number in replicas.items():
+            phases = self._phases.get(task, {})
+            self._phases[task] = {index: phase for index, phase in phases.items() if index < number}
 
     def record(self, pod: ObservedPod) -> None:
-        self._phases.setdefault(pod.task, {})[pod.index] = pod.phase
+        if pod.index < self._replicas.get(pod.task, pod.index + 1):
+            self._phases.setdefault(pod.task, {})[pod.index] = pod.phase
 
     @property
     def running(self) -> int:
@@ -43,7 +53,7 @@ class PodStates:
 
     @property
     def total(self) -> int:
-        return self._total
+        return sum(self._replicas.values())
 
     def by_task(self) -> Mapping[str, Sequence[PodPhase]]:
         return {task: [phases[index] for index in sorted(phases)] for task, phases in self._phases.items()}
@@ -51,10 +61,8 @@ class PodStates:
 
 def state_line(phase: str, states: PodStates, elapsed: float, *, coloured: bool, unicode: bool = True) -> str:
     tasks = [f"{task} {_marks(phases, coloured, unicode)}" for task, phases in states.by_task().items() if phases]
-    minutes, seconds = divmod(int(elapsed), 60)
-    clock = f"{minutes:02}:{seconds:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"  # noqa: PLR2004 - an hour
     count = f" {states.running}/{states.total}" if phase == "Running" else ""
-    return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock) if part)
+    return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock_text(elapsed)) if part)
 
 
 def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001 - two facts about the terminal

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.client.view.log_prefix import LogPrefix
 from pumice.client.view.output import Style, broken, columns, style_for
 from pumice.client.view.screen import Screen
 from pumice.client.view.status_line import PodStates, state_line
-from pumice.engines.local.events import (
+from pumice.diagnosis.code_change import code_change_text
+from pumice.diagnosis.hang import PodActivity, hang_text
+from pumice.diagnosis.outcome import command_text
+from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
+from pumice.diagnosis.verdict_lines import COPIED_ROWS, heading_text, row_line, verdict_rows
+from pumice.model.job import Job
+from pumice.model.snapshot import ObservedPod
+from pumice.model.status import JobStatus
+from pumice.model.text import escaped
+from pumice.model.units import elapsed_text
+from pumice.model.vocabulary import COMMAND, Action, Phase
+from pumice.reconcile.consequences import acted_text
+from pumice.reconcile.ledger import most_attempts
+from pumice.reconcile.phases import FINAL
+from pumice.store.events import (
+    CodeChanged,
     ContainerRestarted,
     LogLine,
     LogOutput,
@@ -19,45 +37,44 @@ from pumice.engines.local.events import (
     PodChanged,
     PodKilled,
     PortPublished,
+    PortTaken,
     Progress,
+    RequestAccepted,
     RunEvent,
+    RunHangs,
     RunPlanned,
     RunWaits,
     Stopping,
     WarningIssued,
 )
-from pumice.engines.local.options import Locate, nowhere
-from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.verdict import how_it_failed, one_line, policy_text, verdict_lines
-from pumice.model.duration import elapsed_text
-from pumice.model.job import Job
-from pumice.model.snapshot import ObservedPod
-from pumice.model.text import escaped
-from pumice.model.vocabulary import Action, Phase
-from pumice.reconcile.phases import FINAL
-from pumice.reconcile.verdict import how_it_ended
+from pumice.store.options import Locate, nowhere
+from pumice.store.run_end import RunEnded
+
+if TYPE_CHECKING:
+    # A foreground run loads no history.
+    from pumice.store.history.run_history import RunHistory
 
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
-# Commands and paths, which people copy, stay whole.
-_WHOLE: Final = ("  next ", "  log ", "  logs ", "  run ")
 
 
-@dataclass(slots=True)
-class TextView:
+class TextView(Struct):
     screen: Screen
     locate: Locate = nowhere
-    next_step: Callable[[Outcome], str] = lambda _outcome: ""  # what to type after a failure
+    next_step: Callable[[RunEnded], str] = lambda _outcome: ""  # what to type after a failure
     prefix: bool = True
     timestamps: Callable[[], str] | None = None  # the time at the start of each log line
     clock: Callable[[], float] = time.monotonic
+    live: bool = True  # the reader can act on the run
     _began: float = 0.0
     _prefix: LogPrefix = field(default_factory=LogPrefix)
     _phase: str = ""
     _attempt: int = 0
     _last_action: str = ""
     _stopping: bool = False  # on request
+    _stop: str = ""  # who asked for it, in words
     _complete: bool = False  # all pods of this attempt have been shown as running
+    _doing: tuple[PodActivity, ...] | None = None  # what was last shown of a run that hangs
     _over: bool = False  # the outcome has been shown; what comes later draws no state any more
     _states: PodStates = field(default_factory=PodStates)
     _labels: dict[tuple[str, str], str] = field(default_factory=dict)  # by pod and container
@@ -70,8 +87,9 @@ class TextView:
         match event:
             case RunPlanned(job, images, accesses, notes, name, directory):
                 self._show_plan(job, images)
-                run = [f"run {name}   {directory}"] if name else []
-                for line in (*run, *(f"uses {access}" for access in accesses), *notes):
+                if name:
+                    self._print(f"  {escaped(f'run {name}   {directory}')}", whole=True)
+                for line in (*(f"uses {access}" for access in accesses), *notes):
                     self._print(f"  {escaped(line)}")
             case LogOutput(lines):
                 self._show_logs(lines)
@@ -88,8 +106,16 @@ class TextView:
                 self._show_restart(event)
             case PortPublished(pod_name, port, address):
                 self._print(f"{pod_name}:{port} is published on {address}")
+            case PortTaken(pod_name, port, _, why):
+                self._warn(f"{pod_name}:{port} is not published: {why}; retrying")
+            case CodeChanged(change) if change is not None:
+                self._warn(code_change_text(change))
             case WarningIssued(message):
-                self._print(f"{self._style.warning('warning:')} {escaped(message, lines=True)}")
+                self._warn(message)
+            case RunHangs(hang) if hang.doing != self._doing:
+                # A program that prints once in a while is often silent, and then does the same as before.
+                self._doing = hang.doing
+                self._warn(hang_text(hang))
             case RunWaits(why):
                 self._print(f"waits: {escaped(why.text)}")
                 for hint in why.hints[:1]:
@@ -99,12 +125,28 @@ class TextView:
                 return
             case Progress(message):
                 self._print(escaped(message, lines=True))
+            case RequestAccepted(stop, replicas):
+                self._stop = stop.text if stop is not None else self._stop
+                self._states.scale(replicas)
             case Stopping(grace):
                 self._stopping = True
-                self._print(f"stopping: the pods have up to {grace:g}s to end; Ctrl-C ends them at once")
-            case Outcome():
+                at_once = "; Ctrl-C ends them at once" if self.live else ""
+                self._print(f"stopping: the pods have up to {grace:g}s to end{at_once}")
+            case RunEnded():
                 self._show_outcome(event)
                 return
+        self.screen.draw(self._last_lines())
+
+    def catch_up(self, history: RunHistory, seconds: float) -> None:
+        """Show the plan and the state of a run that has run for a while, as if its events had been shown."""
+        self._began = self.clock() - seconds
+        self._phase, self._attempt = history.status.phase, history.status.attempt
+        for pod in history.pods.values():
+            self._states.record(pod)
+        if history.plan is not None:
+            # It draws the state. It may have been scaled since.
+            self(replace(history.plan, job=history.job))
+        self._complete = self._states.running == self._states.total
         self.screen.draw(self._last_lines())
 
     def _show_plan(self, job: Job, images: str) -> None:
@@ -143,17 +185,19 @@ class TextView:
         self._states.resize(moved.job)
         self._phase = moved.status.state.phase
         if moved.attempt != self._attempt:
-            self._attempt, self._complete, self._last_action = moved.attempt, False, ""
-        self._complete = self._complete or self._states.running == self._states.total
+            self._attempt, self._last_action = moved.attempt, ""
+        # After a restart or a suspension, too, it is said when all of them run.
+        self._complete = self._phase == Phase.RUNNING and (self._complete or self._states.running == self._states.total)
         self._last_action = moved.acted.action if moved.acted is not None else self._last_action
-        about = policy_text(moved.acted, self.locate) if moved.acted is not None else self._phase_text(moved)
-        self._print_phase(about)
+        acted = moved.acted
+        self._print_phase(self._phase_text(moved) if acted is None else acted_text(acted, self.locate(acted.policy)))
 
     def _phase_text(self, moved: PhaseChanged) -> str:
         job, state = moved.job, moved.status.state
         match state.phase:
             case Phase.PENDING if not state.message:
-                again = f"attempt {moved.attempt} of {job.spec.max_retry}: " if moved.attempt > 1 else ""
+                most = most_attempts(job.spec.max_retry, moved.status)
+                again = f"attempt {moved.attempt} of {most}: " if moved.attempt > 1 else ""
                 waits = any(task.depends_on is not None for task in job.spec.tasks)
                 # A restart of some pods leaves the others running.
                 missing = job.total_replicas - moved.status.running - moved.status.succeeded
@@ -164,13 +208,18 @@ class TextView:
                 return f"{running}/{job.total_replicas}" if running else ""
             case Phase.COMPLETED:
                 return f"in {self._elapsed()}: {self._counts(moved)}"
-            case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
+            case Phase.TERMINATING if self._stopping:
+                return self._stop
+            case Phase.TERMINATED if self._stopping:
                 return ""
             case phase if phase in FINAL or phase == Phase.ABORTED:
                 # The policy that led to it was printed when it acted.
-                return state.message.partition(";")[0]
+                return self._message(moved.status) if state.reason == COMMAND else moved.cause or state.message
             case _:
-                return state.message
+                return self._message(moved.status)
+
+    def _message(self, status: JobStatus) -> str:
+        return command_text(status, self._stop) if status.state.reason == COMMAND else status.state.message
 
     def _counts(self, completed: PhaseChanged) -> str:
         """`1 succeeded, 2 ended by CompleteJob`."""
@@ -200,17 +249,22 @@ class TextView:
         if restarted.hint:
             self._print(f"  hint: {restarted.hint}")
 
-    def _show_outcome(self, outcome: Outcome) -> None:
+    def _show_outcome(self, outcome: RunEnded) -> None:
         self._over = True
         self._bars.clear()
         self.screen.draw(())
-        if lines := verdict_lines(outcome, self.locate, self.next_step(outcome)):
-            first, *others = map(escaped, lines)
-            self._print("\n".join(("", self._style.error(first), *others)))
+        if outcome.verdict is not None:
+            next_step = self.next_step(outcome) or outcome.verdict.next
+            verdict = msgspec.structs.replace(outcome.verdict, next=next_step)
+            if heading := heading_text(verdict):
+                first, *others = map(escaped, heading.splitlines())
+                self._print("\n".join(("", self._style.error(first), *others)))
+                for name, text in verdict_rows(verdict):
+                    self._print(escaped(row_line(name, text)), whole=name in COPIED_ROWS)
         if used := str(outcome.disk):
             self._print(f"disk: {used}")
         for path in outcome.kept[:_MOST_KEPT]:
-            self._print(f"kept: {path}")
+            self._print(f"kept: {escaped(path)}")
         if len(outcome.kept) > _MOST_KEPT:
             self._print(f"kept: and {len(outcome.kept) - _MOST_KEPT} more")
 
@@ -228,12 +282,13 @@ class TextView:
         paint = {Phase.FAILED: style.error, Phase.COMPLETED: style.success}.get(Phase(self._phase), style.bold)
         self._print(f"{self._elapsed():<5} {paint(self._phase)}{' ' * (10 - len(self._phase))} {about}".rstrip())
 
-    def _print(self, text: str) -> None:
-        """Print a message. Lines are broken between words, but for a command that a person copies."""
-        width = columns(self.screen.messages)
-        lines = text.split("\n")
-        whole = [[line] if line.startswith(_WHOLE) else broken(line, width) for line in lines]
-        self.screen.print([part for parts in whole for part in parts], message=True)
+    def _warn(self, message: str) -> None:
+        self._print(f"{self._style.warning('warning:')} {escaped(message, lines=True)}")
+
+    def _print(self, text: str, *, whole: bool = False) -> None:
+        """Print a message. Lines are broken between words, but for a command or a path that a person copies."""
+        width = None if whole else columns(self.screen.messages)
+        self.screen.print([part for line in text.split("\n") for part in broken(line, width)], message=True)
 
     @property
     def _style(self) -> Style:

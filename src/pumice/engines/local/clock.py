@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.model.duration import elapsed_text
+from pumice.model.units import elapsed_text
 
 _WORTH_AN_EVENT: Final = 5.0  # seconds
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.model import keys
@@ -38,8 +38,7 @@ from pumice.runtime.queue import KeyQueue
 ADMITTED = "Inqueue"
 
 
-@dataclass(slots=True)
-class LocalEngine:
+class LocalEngine(Struct):
     job: Job
     create_pod: Callable[[Manifest, str, str], LocalPod]  # manifest, uid, address
     on_pass: Callable[[LocalEngine, Sequence[JobEvent]], None] = lambda _engine, _events: None

@@ -1,27 +1,25 @@
-"""Opens the sandbox of a job, in namespaces or as plain processes, with its outbound route and its published ports."""
+"""Opens the sandbox of a job, in namespaces or as plain processes, with its outbound route."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
 from pumice.engines.local.network.proxy import all_but_loopback
-from pumice.engines.local.network.published_ports import publish
 from pumice.engines.local.network.refused_addresses import refused_networks
-from pumice.engines.local.options import Isolation, Network
-from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.run_errors import NoNamespacesError, Unsupported
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import SandboxOptions
-from pumice.model.problem import Problem
+from pumice.model.problem import Option, Problem
+from pumice.store.options import Isolation, Network
+from pumice.store.run_errors import NoNamespacesError, Unsupported
 
 Warn = Callable[[str], None]
 
@@ -50,7 +48,7 @@ async def open_sandbox(
     """Raises RefusedError with the commands that grant what is missing, for root NoNamespacesError."""
     try:
         if isolation == Isolation.PROCESS:
-            return await ProcessSandbox.start(name, scratch, warn=warn)
+            return await _start_processes(name, scratch, warn)
         try:
             return await _open_namespaces(name, scratch, warn, options)
         except ExhaustedError:
@@ -63,12 +61,20 @@ async def open_sandbox(
                 raise Unsupported("\n".join(lines)) from error
             if is_root():
                 lines.append("  plain processes of root are not isolated from this machine; to run them all the same:")
-                raise NoNamespacesError("\n".join(lines), python_hint='isolation="process"') from error
+                refused = NoNamespacesError("\n".join(lines))
+                refused.remedy = Option("isolation", str(Isolation.PROCESS))
+                raise refused from error
         lines.append("  the pods run as plain processes (--isolation process), not isolated from this machine")
         warn("\n".join(lines))
-        return await ProcessSandbox.start(name, scratch, warn=warn)
+        return await _start_processes(name, scratch, warn)
     except ExhaustedError as error:
         raise Unsupported(f"{name}: cannot be started: {error}") from error
+
+
+async def _start_processes(name: str, scratch: Path, warn: Warn) -> SandboxPort:
+    from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox  # noqa: PLC0415 - few machines need it
+
+    return await ProcessSandbox.start(name, scratch, warn=warn)
 
 
 async def _open_namespaces(name: str, scratch: Path, warn: Warn, options: SandboxOptions) -> SandboxPort:
@@ -127,17 +133,3 @@ async def _watch(route: OutboundRoute, lost: Warn) -> None:
     if route.ended is not None:
         await route.ended()
         lost("the outbound network is down: from now on pods reach only each other")
-
-
-@asynccontextmanager
-async def published_ports(
-    sandbox: SandboxPort, ports: Sequence[tuple[str, int]], announce: Callable[[str, int, str], None]
-) -> AsyncIterator[None]:
-    """Publish `ports`, pairs of a pod's full name and a port, and announce each with its address on this machine."""
-    async with AsyncExitStack() as stack:
-        for pod, port in ports:
-            # Plain processes share this machine's ports: a listener on the same number would take it from the pod.
-            publication = await publish(sandbox, pod, port, port if sandbox.own_network else 0)
-            stack.push_async_callback(publication.close)
-            announce(pod, port, publication.address)
-        yield

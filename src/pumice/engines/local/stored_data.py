@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
-from pumice.engines.local.state.claims import claim_paths
-from pumice.engines.local.state.disk_use import measure, size_text
-from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.engines.local.volumes.claims import claim_paths
+from pumice.model.units import size_text
+from pumice.store.disk_use import measure
+from pumice.store.files.remove_tree import remove_tree
+from pumice.store.files.run_store import RunStore, StoredRun
 
 
 class Claim(Struct, frozen=True):
@@ -55,7 +56,9 @@ def claims_of(run: StoredRun, store: RunStore) -> list[Claim]:
 
 
 def unused_claims(store: RunStore, namespace: str = "") -> list[Claim]:
-    """Return all claims that no active run uses."""
+    """Return all claims that no active run uses; none if this version cannot read which ones a run uses."""
+    if not all(run.has_our_format for run in store.active_runs()):
+        return []
     used = _in_use(store)
     found = sorted(store.state.glob(f"claims/{namespace or '*'}/*"))
     return [Claim(path) for path in found if path.is_dir() and path not in used]

@@ -17,7 +17,7 @@ from pumice.engines.memory.clock import VirtualClock
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, ObservedPod, PodPhase
-from pumice.model.timestamps import to_seconds
+from pumice.model.units import to_seconds
 
 DEFAULT_GRACE = 30
 # Ten years; dates beyond the year 9999 do not exist.

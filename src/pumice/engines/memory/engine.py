@@ -35,15 +35,11 @@ class CallFailure(Enum):
     DONE = auto()  # the call took effect, but its answer is lost
 
 
-class CrashError(Exception):
-    """The controller crashes at this point."""
-
-
 @dataclass(slots=True)
 class MemoryEngine:
     world: World
     fail_call: Callable[[str], CallFailure | None] = lambda _call: None
-    after_call: Callable[[str], None] = lambda _call: None  # may raise CrashError
+    after_call: Callable[[str], None] = lambda _call: None
     on_created: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
     on_deleting: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
     gang: bool = True

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
+from pumice.diagnosis.failures import Failures
+from pumice.diagnosis.verdict import Evidence, Verdict, judge
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.event_lines import Line
 from pumice.engines.memory.scenario import GONE
+from pumice.model.findings import Path
 from pumice.model.job import Job
+from pumice.model.problem import Position
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod
 from pumice.model.vocabulary import Event, Phase
+from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent
-from pumice.reconcile.ledger import read_ledger
+from pumice.reconcile.ledger import most_attempts, read_ledger
 
 # Events of the controller that the log shows as phases or as steps of the scenario.
 _SHOWN_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
 # Phases whose line says how many pods end.
 _WINDING_DOWN: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
+_ENDED: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
 # The event at the same moment that a policy acted on; any other one is older, and the policy had a timeout.
 _CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
 _LATER: Final = {
@@ -40,6 +47,10 @@ class EventLog:
     engine: MemoryEngine
     key: JobKey
     lines: list[Line] = field(default_factory=list)
+    failures: Failures = field(default_factory=Failures)
+    job: Job | None = None  # as it was last seen
+    _policy: JobEvent | None = None  # that acted last in the current attempt
+    _why: str = ""  # the job is in its phase
     _phase: str = ""
     _retries: int = 0
     _recorded: int = 0
@@ -55,13 +66,35 @@ class EventLog:
         self.lines.append(line)
         return line
 
+    def verdict(self, locate: Callable[[Path], Position]) -> Verdict | None:
+        """Return why the job did not complete; None if it did, or has not ended. `locate` finds a path in its file."""
+        job, acted = self.job, self._policy
+        if job is None or job.status.state.phase not in _ENDED:
+            return None
+        failures = self.failures
+        return judge(
+            Evidence(
+                job=job,
+                failures=failures.in_order(),
+                succeeded=failures.succeeded(),
+                restarted=failures.restarted(),
+                earlier=failures.earlier,
+                policy=None if acted is None else acted_policy(acted, locate(acted.policy)),
+                cause=self._why,
+                max_attempts=most_attempts(job.spec.max_retry, job.status),
+            ),
+            locate,
+        )
+
     def made(self, pod: ObservedPod) -> None:
+        self.failures.record(pod)
         self._just_made[pod.task] += 1
 
     def ending(self, pod: ObservedPod) -> None:
         self._just_ending[pod.task] += 1
 
     def pod_ended(self, pod: ObservedPod, end: ContainerEnd) -> None:
+        self.failures.record(pod)
         if end.exit_code == 0:
             self.record("PodSucceeded", "succeeded", pod.short_name)
             return
@@ -72,12 +105,15 @@ class EventLog:
     def record_pass(self) -> None:
         """Record the events and actions of the last pass."""
         for _, event in self.engine.events[self._recorded :]:
+            self._why = event.cause or self._why
             if event.policy:
+                self._policy = event
                 self._acted(event)
             elif event.reason not in _SHOWN_OTHERWISE:
                 self.record(event.reason, event.message)
         self._recorded = len(self.engine.events)
         job = self.world.jobs.get(self.key)
+        self.job = job or self.job
         if job is None:
             if self._phase != GONE:
                 self.close_moment()
@@ -86,6 +122,9 @@ class EventLog:
         elif job.status.state.phase != self._phase:
             self.close_moment()
             self._phase = job.status.state.phase
+            if self._phase == Phase.PENDING:
+                # The policy that led to this attempt does not end it.
+                self._policy, self._why = None, ""
             line = self.record("PhaseChanged", self._about(job))
             self._beginning = line if self._phase == Phase.PENDING else None
             self._retries = job.status.retry_count

@@ -137,7 +137,9 @@ class Kubelet:
         fitting = waiting[:room]
         if counting + len(fitting) >= self.gang:
             for stored in fitting:
-                self._assign(stored)
+                self._placed.add(stored.seen.uid)
+                if stored.seen.uid not in self._hanging:
+                    self._start_soon(stored)
 
     @property
     def gang(self) -> int:
@@ -154,11 +156,6 @@ class Kubelet:
     def _pending(self) -> list[ObservedPod]:
         pods = [stored.seen for stored in self.world.pods_of(self.key)]
         return [pod for pod in pods if pod.phase is PodPhase.PENDING]
-
-    def _assign(self, stored: StoredPod) -> None:
-        self._placed.add(stored.seen.uid)
-        if stored.seen.uid not in self._hanging:
-            self._start_soon(stored)
 
     def _start_soon(self, stored: StoredPod) -> None:
         def start() -> None:

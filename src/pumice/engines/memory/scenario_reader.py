@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from msgspec import inspect
+from msgspec import inspect, structs
 
 from pumice.engines.memory.scenario import (
     FIELDS,
@@ -122,7 +122,7 @@ class ScenarioReader:
         for misfit in misfits(raw, type_, _SCHEMA, at):
             example = {"pod": self._some_pod(), **_EXAMPLES}.get(str(misfit.path[-1]))
             hint = misfit.hint or (f"such as {misfit.path[-1]}: {example}" if example else "")
-            self.findings.append(replace(misfit, hint=hint))
+            self.findings.append(structs.replace(misfit, hint=hint))
             self._misfits.add(misfit.path)
         return self._converted(inspect.type_info(struct), raw, at)
 

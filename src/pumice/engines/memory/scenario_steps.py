@@ -8,13 +8,12 @@ from typing import Final
 
 import msgspec
 
-from pumice.admission.updates import scaled
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.scenario import Step
-from pumice.model.job import JobSpec, Metadata
+from pumice.model.job import JobSpec, Metadata, scaled
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, PodPhase
 
 # The phases that a new PodGroup may start in.

@@ -2,159 +2,183 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from pumice.client.local_client import LocalClient
-from pumice.client.run_again import run_again
-from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.owner_lock import read_owner
-from pumice.engines.local.runs.run_record import RunStatus
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.ui.data.history import RunHistory
+from pumice.client.backend import Backend, Change, RemoveRun, RestartRun, ResumeRun, StopRun, SuspendRun
+from pumice.client.observer import Observed, Refusals, Repeat
+from pumice.model.problem import FLAGS
+from pumice.model.text import shown_words
+from pumice.store.history.run_history import RunHistory
+from pumice.store.run_errors import RunError
+from pumice.store.run_record import SECRETS_MISSING, RunRecord
 from pumice.ui.data.machine import freed_by
-from pumice.ui.data.runs import group_of, is_over
 from pumice.ui.detail_values import ActionPlan, ActionResult
-from pumice.ui.values import Action, Group
+from pumice.ui.values import GROUPS, Action, Group
 
 SUSPEND, RESUME, RESTART, AGAIN, STOP, DELETE = "suspend", "resume", "restart", "again", "stop", "delete"
-ACTIONS: Final = (SUSPEND, RESUME, RESTART, AGAIN, STOP, DELETE)
-LABELS: Final = {
-    SUSPEND: "Suspend",
-    RESUME: "Resume",
-    RESTART: "Restart",
-    AGAIN: "Run again",
-    STOP: "Stop",
-    DELETE: "Delete",
-}
-_COMMANDS: Final = {
-    SUSPEND: "pumice suspend {run}",
-    RESUME: "pumice resume {run}",
-    RESTART: "pumice restart {run}",
-    AGAIN: "pumice submit {file}",
-    STOP: "pumice stop {run}",
-    DELETE: "pumice rm {run}",
-}
 _GRACE: Final = 30
 
 
-def actions_of(run: StoredRun, status: RunStatus) -> tuple[Action, ...]:
-    """Return the four buttons: Suspend or Resume, Restart or Run again, Stop, Delete."""
-    group = group_of(status)
-    ended = status.finished is not None
-    names = (
-        RESUME if group is Group.SUSPENDED else SUSPEND,
-        AGAIN if ended else RESTART,
-        STOP,
-        DELETE,
-    )
-    found = []
-    for name in names:
-        why = why_not(run, status, name)
-        found.append(Action(name=name, label=LABELS[name], allowed=not why, why_not=why))
-    return tuple(found)
-
-
-def why_not(run: StoredRun, status: RunStatus, name: str) -> str:
-    """Return why an action is refused; empty if it is not."""
-    group, ended = group_of(status), status.finished is not None
-    # The last owner may live on without the run, as the service does.
-    owned = read_owner(run.directory).is_alive and run.is_owned
-    if not run.is_of_this_host:
-        return f"it belongs to {run.record.host}"
-    if name == AGAIN:
-        secrets = ", ".join(run.record.secrets)
-        return f"the values of {secrets} are not stored: submit the file again" if secrets else ""
-    if name == DELETE:
-        return "" if ended or group is Group.SUSPENDED else "it has not finished: stop it first"
-    if ended:
-        return f"it has ended: {status.phase}"
-    if name == RESUME:
-        return "" if group is Group.SUSPENDED else "it is not suspended"
-    if name in (SUSPEND, RESTART) and group is Group.SUSPENDED:
-        return "it is suspended"
-    if name in (SUSPEND, RESTART) and not owned:
-        return "it waits for its room" if group is Group.WAITING else "its process was killed"
-    return ""
-
-
 class _Words(NamedTuple):
-    """What a dialog says. `{run}`, `{pods}`, `{ends}` and `{name}` are filled in."""
+    """What a button and its dialog say. `{run}`, `{pods}`, `{ends}`, `{name}` and `{again}` are filled in."""
 
+    label: str
     title: str
     button: str
     now: str
     phases: tuple[str, ...]
     remark: str
     kept: str
+    command: str = ""
 
 
 _RECORDED: Final = "all that was recorded"
-_DIALOGS: Final = {
+_WORDS: Final = {
     SUSPEND: _Words(
+        "Suspend",
         "Suspend {run}?",
         "Suspend {pods}",
         "{ends}",
         ("", "Aborting", "Aborted"),
         "It can be resumed: what has succeeded is not repeated.",
         "all that was recorded, claims, and the results of pods that succeeded",
+        "pumice suspend {run}",
     ),
     RESUME: _Words(
+        "Resume",
         "Resume {run}?",
         "Resume",
         "it is queued, and starts when it has room",
         ("", "Pending", "Running"),
         "What has succeeded is not repeated.",
         _RECORDED,
+        "pumice resume {run}",
     ),
     RESTART: _Words(
+        "Restart",
         "Restart {run}?",
         "Restart {pods}",
         "{ends}; then all pods start again",
         ("", "Restarting", "Pending", "Running"),
         "It costs no retry.",
         "logs, events and measurements of all attempts",
+        "pumice restart {run}",
     ),
+    # No command does the same: the file, the environment and the configuration may have changed since.
     AGAIN: _Words(
+        "Run again",
         "Run {name} again?",
         "Run again",
         "a new run of the same Job with the same options is queued",
         ("Pending", "Running"),
-        "{run} stays as it is.",
+        "{run} stays as it is. {again}",
         _RECORDED,
     ),
     STOP: _Words(
+        "Stop",
         "Stop {run} for good?",
         "Stop {pods}",
         "{ends}",
         ("", "Terminating", "Terminated"),
         "Final: it cannot be resumed. To go on later, suspend it instead.",
         "all that was recorded, until you delete the run",
+        "pumice stop {run}",
     ),
     DELETE: _Words(
+        "Delete",
         "Delete {run}?",
         "Delete",
         "its record, logs and measurements are removed",
         (),
         "Final: nothing of it is left but its claims.",
         "claims and images",
+        "pumice rm {run}",
     ),
+}
+# Logs go with their pods.
+_ON_CLUSTER: Final = {
+    **_WORDS,
+    SUSPEND: _WORDS[SUSPEND]._replace(kept="the Job, its claims, and pods that have ended"),
+    RESTART: _WORDS[RESTART]._replace(
+        remark="It costs a retry under Volcano's controller, and none under Pumice's.", kept="the Job and its claims"
+    ),
+    AGAIN: _WORDS[AGAIN]._replace(now="the same Job, with the same code and variables, is created under another name"),
+    STOP: _WORDS[STOP]._replace(kept="the Job, its claims, and pods that have ended, until you delete it"),
+    DELETE: _WORDS[DELETE]._replace(
+        now="the Job, its pods and their logs are deleted", remark="Final: nothing of it is left.", kept=""
+    ),
+}
+ACTIONS: Final = tuple(_WORDS)
+_CHANGES: Final[Mapping[str, type[Change | Repeat]]] = {
+    SUSPEND: SuspendRun,
+    RESUME: ResumeRun,
+    RESTART: RestartRun,
+    AGAIN: Repeat,
+    STOP: StopRun,
+    DELETE: RemoveRun,
 }
 
 
-def action_plan(history: RunHistory, name: str) -> ActionPlan:
-    """Return what would happen."""
-    run, status = history.run, history.run.status()
-    why, words = why_not(run, status, name), _DIALOGS[name]
-    alive = [life for life in history.of_attempt(history.attempt) if not life.pod.is_finished]
-    number = 0 if is_over(run, status) else len(alive)
+def actions_of(seen: Observed, refusals: Refusals) -> tuple[Action, ...]:
+    """Return the four buttons: Suspend or Resume, Restart or Run again, Stop, Delete."""
+    first = RESUME if GROUPS[seen.status.outcome] is Group.SUSPENDED else SUSPEND
+    second = AGAIN if seen.status.finished is not None else RESTART
+    reasons = {name: why_not(seen, name, refusals) for name in (first, second, STOP, DELETE)}
+    return tuple(
+        Action(name=name, label=_WORDS[name].label, allowed=not why, why_not=why) for name, why in reasons.items()
+    )
+
+
+def why_not(seen: Observed, name: str, refusals: Refusals) -> str:
+    """Return why an action is refused; empty if it is not."""
+    status = seen.status
+    group, ended = GROUPS[status.outcome], status.finished is not None
+    if (why := refusals.get(_CHANGES[name], "")) and (not ended or name in (AGAIN, DELETE)):
+        return why
+    if seen.elsewhere:
+        return "" if seen.ref.opened and name == DELETE else seen.elsewhere
+    if name == AGAIN:
+        secrets = ", ".join(seen.record.secrets)
+        return f"the values of {secrets} are not stored: submit the file again" if secrets else ""
+    if name == DELETE:
+        return "" if ended or group is Group.SUSPENDED else "it has not finished: stop it first"
+    if ended:
+        return "it has ended"
+    if name == RESUME:
+        if status.reason == SECRETS_MISSING:
+            return status.note
+        return "" if group is Group.SUSPENDED else "it is not suspended"
+    if name in (SUSPEND, RESTART) and group is Group.SUSPENDED:
+        return "it is suspended"
+    if name in (SUSPEND, RESTART) and not seen.has_process:
+        return "it waits for resources" if group is Group.WAITING else "its process was killed"
+    return ""
+
+
+def action_plan(seen: Observed, name: str, refusals: Refusals) -> ActionPlan:
+    """Return what would happen. It reads the file of the Job: call it in a thread."""
+    history, status, record = seen.history, seen.status, seen.record
+    why, words = why_not(seen, name, refusals), (_ON_CLUSTER if seen.flags else _WORDS)[name]
+    alive = [life for life in history.lives_of(history.attempt) if not life.pod.is_finished]
+    number = 0 if seen.is_over else len(alive)
     phase = status.phase if status.finished is not None else history.job.status.state.phase or status.phase
     pods = f"{number} pod{'' if number == 1 else 's'}"
     ends = (
-        f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {grace_of(run)} s"
+        f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {_grace(history)} s"
         if number
         else "no pod runs"
     )
-    texts = {"run": run.ref, "name": run.record.name, "pods": pods if number else run.ref, "ends": ends}
+    again = _again(record, history.source.text) if name == AGAIN else ""
+    texts = {
+        "run": record.ref,
+        "name": record.name,
+        "pods": pods if number else record.ref,
+        "ends": ends,
+        "again": again,
+    }
     return ActionPlan(
         name=name,
         title=words.title.format(**texts),
@@ -165,45 +189,61 @@ def action_plan(history: RunHistory, name: str) -> ActionPlan:
         now=words.now.format(**texts),
         phases=tuple(each or phase for each in words.phases),
         remark=words.remark.format(**texts),
-        frees=freed_by(run, status) if number and name in (SUSPEND, STOP) else "",
+        frees=freed_by(record, status) if number and name in (SUSPEND, STOP) else "",
         kept=words.kept,
-        command=_COMMANDS[name].format(run=run.ref, file=run.record.file or "FILE"),
+        command=" ".join(filter(None, (words.command.format(run=record.ref), seen.flags))) if words.command else "",
     )
 
 
-def grace_of(run: StoredRun) -> int:
-    """Return the longest grace period of the pods, in seconds."""
-    spec = run.record.job.get("spec")
-    tasks = spec.get("tasks") if isinstance(spec, dict) else None
-    found = [_GRACE]
-    for task in tasks if isinstance(tasks, list) else []:
-        pod = (task.get("template") or {}).get("spec") or {} if isinstance(task, dict) else {}
-        seconds = pod.get("terminationGracePeriodSeconds")
-        found += [seconds] if isinstance(seconds, int) else []
-    return max(found[1:], default=_GRACE)
+def _again(record: RunRecord, source: str) -> str:
+    """Say what a new run of the same Job uses: not the file as it is now. `source` is the Job as it was submitted."""
+    priority = record.options.get("priority")
+    words = [] if priority is None else ["--priority", str(priority)]
+    words += ["--note", record.note] if record.note else []
+    typed = " ".join([shlex.join(words), *(["--", shown_words(record.args)] if record.args else [])]).strip()
+    options = f", with its options ({typed})" if typed else ", with its options"
+    changed = f" {record.file} is no longer the same, and is not used." if _has_changed(record, source) else ""
+    return f"The new run uses the Job as {record.ref} was submitted{options}.{changed}"
 
 
-def act(client: LocalClient, run: StoredRun, name: str) -> ActionResult:
-    """Carry out an action. A refused one has no effect, and the result has the reason."""
-    status = run.status()
-    why = why_not(run, status, name)
-    if why:
-        return ActionResult(done=False, message=f"{run.ref}: {why}", uid=run.record.uid, run=run.ref)
+def _has_changed(record: RunRecord, source: str) -> bool:
+    """Return whether the file no longer has the Job as it was submitted. False if nothing is known of it."""
+    if record.file in ("", "-") or not source:
+        return False
     try:
-        if name == STOP:
-            client.stop(run)
-        elif name == RESUME:
-            client.resume(run)
-        elif name == DELETE:
-            client.remove(run, force=group_of(status) is Group.SUSPENDED)
-            return ActionResult(done=True, message=f"{run.ref} was deleted")
-        elif name == AGAIN:
-            again = run_again(client, run)
-            found = client.find(again)
-            return ActionResult(done=True, message=f"{again} is queued", uid=found.record.uid, run=again)
-        else:
-            client.call(run, name)
+        return source not in (Path(record.workdir) / record.file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return True
+
+
+def _grace(history: RunHistory) -> int:
+    """Return the longest grace period of the pods, in seconds."""
+    given = [task.pod_spec.get("terminationGracePeriodSeconds") for task in history.job.spec.tasks]
+    return max((seconds for seconds in given if isinstance(seconds, int)), default=_GRACE)
+
+
+async def act(backend: Backend, seen: Observed, name: str, refusals: Refusals) -> ActionResult:
+    """Carry out an action. A refused one has no effect, and the result has the reason."""
+    ref = seen.ref
+    if why := why_not(seen, name, refusals):
+        return ActionResult(done=False, message=f"{ref}: {why}", uid=ref.uid, run=str(ref))
+    try:
+        if name == AGAIN:
+            again = await backend.repeat(ref)
+            done = "was created" if seen.flags else "is queued"
+            return ActionResult(done=True, message=f"{again} {done}", uid=again.uid, run=str(again))
+        await backend.change(ref, _change(seen, name))
     except (RunError, OSError) as error:
-        return ActionResult(done=False, message=str(error), uid=run.record.uid, run=run.ref)
+        message = error.text(FLAGS) if isinstance(error, RunError) else str(error)
+        return ActionResult(done=False, message=message, uid=ref.uid, run=str(ref))
+    if name == DELETE:
+        return ActionResult(done=True, message=f"{ref} was deleted")
     done = {SUSPEND: "is being suspended", RESUME: "is queued", RESTART: "restarts", STOP: "is being stopped"}[name]
-    return ActionResult(done=True, message=f"{run.ref} {done}", uid=run.record.uid, run=run.ref)
+    return ActionResult(done=True, message=f"{ref} {done}", uid=ref.uid, run=str(ref))
+
+
+def _change(seen: Observed, name: str) -> Change:
+    if name == DELETE:
+        return RemoveRun(GROUPS[seen.status.outcome] is Group.SUSPENDED)
+    changes: dict[str, Change] = {SUSPEND: SuspendRun(), RESUME: ResumeRun(), RESTART: RestartRun(), STOP: StopRun()}
+    return changes[name]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import time
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from pumice.client.run_logs import moment_of
-from pumice.engines.local.logs.log_index import GAP, STDERR
-from pumice.ui.data.log_index import ERROR, LogIndex, Mark
+from pumice.client.log_lines import moment_of
+from pumice.store.history.event_log import Mark
+from pumice.store.logs.log_index import GAP
+from pumice.store.logs.log_source import stream_of
+from pumice.store.logs.numbered_log import ERROR, NumberedLog
 from pumice.ui.detail_values import LogFilter, LogLine, LogWindow, SearchResult, Volume, VolumeBucket
 
 PUMICE: Final = "pumice"  # the task of what Pumice says itself
@@ -29,11 +28,8 @@ _MOST_ERRORS: Final = 200  # that are sent with a share of the lines
 _BUCKETS: Final = 200
 _SCANNED: Final = 64 << 20  # bytes that one request searches for errors
 _MOST_VIEWS: Final = 8
-_MOST_INDEXES: Final = 3
-_FRESH: Final = 0.2
+_MOST_LOGS: Final = 3
 _RANK: Final = re.compile(r"^(?:\[rank\d+\]:|rank \d+:)\s*")
-
-Marks = Callable[[], tuple[Sequence[Mark], int]]
 
 
 @dataclass(slots=True)
@@ -49,14 +45,14 @@ class _View:
     def total(self) -> int:
         return self.before[-1]
 
-    def update(self, index: LogIndex) -> None:
-        files = [_has_file(self.chosen, each.execution.pod, each.execution.attempt) for each in index.files]
+    def update(self, index: NumberedLog) -> None:
+        files = [_has_file(self.chosen, each.execution.pod, each.execution.attempt) for each in index.parts]
         for row in range(self.seen, len(index.seqs)):
-            number = index.file[row]
+            number = index.part[row]
             if number >= 0:
                 wanted = files[number] and _has_stream(self.chosen.stream, index.flags[row], index.times[row])
             else:
-                wanted = _has_mark(self.chosen, index.shown[index.begin[row]])
+                wanted = _has_mark(self.chosen, index.marks[index.begin[row]])
             if wanted:
                 self.rows.append(row)
                 self.before.append(self.before[-1] + index.lines[row])
@@ -74,16 +70,12 @@ class _View:
 class RunLog:
     """The log of one run with the selections that were asked for last."""
 
-    index: LogIndex
-    read: float = float("-inf")
+    index: NumberedLog
     views: OrderedDict[LogFilter, _View] = field(default_factory=OrderedDict)
     # What was searched for last, up to which line, and the numbers of the lines with it.
     _found: tuple[LogFilter, str, int, list[int]] | None = None
 
     def view(self, chosen: LogFilter) -> _View:
-        if time.monotonic() - self.read > _FRESH:
-            self.index.refresh()
-            self.read = time.monotonic()
         view = self.views.pop(chosen, None) or _View(chosen)
         self.views[chosen] = view
         while len(self.views) > _MOST_VIEWS:
@@ -97,7 +89,7 @@ class RunLog:
         begin = max(0, view.total - count) if at is None else min(at, view.total)
         self.index.scan_errors(_SCANNED)
         others: dict[int, int] = {}
-        for each in self.index.files:
+        for each in self.index.parts:
             attempt = each.execution.attempt
             if chosen.attempt not in (0, attempt):
                 others[attempt] = others.get(attempt, 0) + sum(self.index.lines[row] for row in each.rows)
@@ -110,7 +102,7 @@ class RunLog:
             items=tuple(self._lines(view, begin, count, whole=whole)),
             begin=_moment(first),
             live=self.index.live,
-            truncated=any(each.path.endswith(".1.log") for each in self.index.files),
+            truncated=self.index.storage.truncated,
             others=others,
         )
 
@@ -173,7 +165,7 @@ class RunLog:
         if self._found is not None and self._found[:3] == (chosen, q, view.total):
             return self._found[3]
         pattern = _pattern(q)
-        every = (found for number in range(len(self.index.files)) for found in self.index.matches(pattern, number))
+        every = (found for number in range(len(self.index.parts)) for found in self.index.matches(pattern, number))
         numbers = [number for row, line in every if (number := view.number(row, line)) is not None]
         marks = (row for row in view.rows if self.index.mark(row) is not None)
         numbers += [view.number(row, 0) or 0 for row in marks if pattern.search(self.index.text(row)[0])]
@@ -221,7 +213,7 @@ class RunLog:
         view, index = self.view(chosen), self.index
         wanted = _RANK.sub("", text).strip()
         best: tuple[int, int] | None = None
-        for number, each in enumerate(index.files):
+        for number, each in enumerate(index.parts):
             if each.execution.pod != pod or each.execution.attempt != attempt or not each.rows:
                 continue
             last = (each.rows[-1], index.lines[each.rows[-1]] - 1)
@@ -244,14 +236,14 @@ class RunLog:
 class Logs:
     """The logs of the runs that were looked at last."""
 
-    _logs: OrderedDict[str, RunLog] = field(default_factory=OrderedDict)
+    _logs: OrderedDict[str, RunLog] = field(default_factory=OrderedDict)  # by uid
 
-    def of(self, uid: str, directory: Path, *, live: bool, marks: Marks) -> RunLog:
+    def of(self, uid: str, index: NumberedLog) -> RunLog:
         known = self._logs.pop(uid, None)
-        if known is None or known.index.live != live or known.index.directory != directory:
-            known = RunLog(LogIndex(directory, live, marks))
+        if known is None or known.index is not index:
+            known = RunLog(index)
         self._logs[uid] = known
-        while len(self._logs) > _MOST_INDEXES:
+        while len(self._logs) > _MOST_LOGS:
             self._logs.popitem(last=False)
         return known
 
@@ -260,7 +252,7 @@ class Logs:
         known, found = self._logs.get(uid), dict[str, int]()
         if known is None:
             return {}
-        for each in list(known.index.files):
+        for each in list(known.index.parts):
             if each.rows:
                 found[each.execution.pod] = max(known.index.times[each.rows[-1]], found.get(each.execution.pod, 0))
         return {pod: moment_of(moment) for pod, moment in found.items() if moment}
@@ -278,9 +270,11 @@ def _pattern(q: str) -> re.Pattern[bytes]:
     return re.compile(b"".join(parts))
 
 
-def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, bytes], *, whole: bool = False) -> LogLine:
+def _line(
+    log: NumberedLog, row: int, mark: Mark | None, numbered: tuple[int, bytes], *, whole: bool = False
+) -> LogLine:
     number, content = numbered
-    time = index.times[row]
+    time = log.times[row]
     moment = _moment(time)
     if mark is not None:
         return LogLine(
@@ -295,26 +289,26 @@ def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, byt
             attempt=mark.attempt,
             kind=mark.kind,
         )
-    execution = index.execution(row)
+    execution = log.execution(row)
     content, redraws = (content, 0) if whole else _last_drawn(content)
     cut = len(content) > _LONGEST and not whole
     # Half of a character at the cut is left out.
     text = content[:_LONGEST].decode("utf-8", "ignore") if cut else content.decode("utf-8", "replace")
     return LogLine(
         number=number,
-        seq=index.seqs[row],
+        seq=log.seqs[row],
         time=moment,
         pod=execution.pod,
         task=execution.pod.rpartition("-")[0],
         container=execution.container,
-        stream=index.stream(row),
+        stream=log.stream(row),
         text=text,
         attempt=execution.attempt,
         restart=execution.restart,
         error=ERROR.match(content) is not None,
         cut=len(content) if cut else None,
         redraws=redraws,
-        kind="gap" if index.flags[row] & GAP else "line",
+        kind="gap" if log.flags[row] & GAP else "line",
     )
 
 
@@ -331,7 +325,7 @@ def _has_file(chosen: LogFilter, pod: str, attempt: int) -> bool:
 
 
 def _has_stream(stream: str, flags: int, time: int) -> bool:
-    return not stream or (time > 0 and stream == ("stderr" if flags & STDERR else "stdout")) or bool(flags & GAP)
+    return stream in ("", stream_of(time, flags)) or bool(flags & GAP)
 
 
 def _has_mark(chosen: LogFilter, mark: Mark) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from array import array
 from bisect import bisect_right
@@ -13,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.samples.sample_file import FILE, Sample, SampleReader
-from pumice.ui.data.files import size_of
+from pumice.client.backend import RunRef
+from pumice.client.observer import Observer, Samples
+from pumice.store.sample_file import Sample
 from pumice.ui.detail_values import Metric, Metrics, Series
 
 _MOST_LINES: Final = 64
@@ -30,6 +31,17 @@ _NAN: Final = float("nan")
 _LOWEST: Final = float("-inf")
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What pods may use of a resource, and a limit of the file that they can exceed."""
+
+    amount: float | None = None
+    unenforced: float | None = None
+
+
+NO_LIMIT: Final = Limit()
+
+
 @dataclass(slots=True)
 class PodSeries:
     """What one pod used in one attempt, in columns, because there may be hundreds of thousands of samples."""
@@ -41,6 +53,8 @@ class PodSeries:
     gpu_memory: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, sample: Sample) -> None:
+        if not sample.memory and self.memory and self.memory[-1]:
+            return  # no process is left of a pod that was killed, and its end is not recorded yet
         self.times.append(sample.time.timestamp())
         self.cpu.append(sample.cpu)
         self.memory.append(sample.memory)
@@ -61,6 +75,10 @@ class PodSeries:
         column = self.column(name)
         return round(column[-1], 3) if column and column[-1] == column[-1] else None
 
+    def peak(self, name: str) -> float | None:
+        """Return the highest value; None if none was measured."""
+        return max((each for each in self.known(name) if each is not None), default=None)
+
     def known(self, name: str) -> list[float | None]:
         return [each if each == each else None for each in self.column(name)]  # noqa: PLR0124 - not nan
 
@@ -75,36 +93,46 @@ UNITS: Final = {"cpu": "cores", "memory": "bytes", "gpu": "percent", "gpuMemory"
 
 
 @dataclass(slots=True)
-class _RunSamples:
-    reader: SampleReader
+class RunSeries:
+    """The samples of one run."""
+
+    samples: Samples
     size: int = -1
     series: dict[int, dict[str, PodSeries]] = field(default_factory=dict)  # by attempt and pod
+
+    async def read(self, attempt: int) -> Mapping[str, PodSeries]:
+        """Return the samples of an attempt by pod; with attempt 0 those of all attempts. What is new is added."""
+        size = await self.samples.size()
+        if self.size != size:
+            async for part in self.samples.new():
+                await asyncio.to_thread(self._add, part)
+            self.size = size
+        return self.series.get(attempt, {}) if attempt else _merged(self.series)
+
+    def _add(self, samples: Sequence[Sample]) -> None:
+        for each in samples:
+            of_attempt = self.series.get(each.attempt)
+            if of_attempt is None:
+                of_attempt = self.series[each.attempt] = {}
+            series = of_attempt.get(each.pod)
+            if series is None:
+                series = of_attempt[each.pod] = PodSeries()
+            series.add(each)
 
 
 @dataclass(slots=True)
 class SampleCache:
-    """The samples of the runs that were looked at last; what is new in the file is added."""
+    """The samples of the runs that were looked at last."""
 
-    _runs: OrderedDict[str, _RunSamples] = field(default_factory=OrderedDict)
+    observer: Observer
+    _runs: OrderedDict[RunRef, RunSeries] = field(default_factory=OrderedDict)
 
-    def of(self, run: StoredRun, attempt: int) -> Mapping[str, PodSeries]:
-        """Return the samples of an attempt by pod; with attempt 0 those of all attempts."""
-        size = sample_size(run)
-        known = self._runs.pop(run.record.uid, None) or _RunSamples(SampleReader(run.directory))
-        if known.size != size:
-            for each in known.reader.read():
-                of_attempt = known.series.get(each.attempt)
-                if of_attempt is None:
-                    of_attempt = known.series[each.attempt] = {}
-                series = of_attempt.get(each.pod)
-                if series is None:
-                    series = of_attempt[each.pod] = PodSeries()
-                series.add(each)
-            known.size = size
-        self._runs[run.record.uid] = known
+    def of(self, run: RunRef) -> RunSeries:
+        known = self._runs.pop(run, None) or RunSeries(self.observer.samples(run))
+        self._runs[run] = known
         while len(self._runs) > _MOST_RUNS:
             self._runs.popitem(last=False)
-        return known.series.get(attempt, {}) if attempt else _merged(known.series)
+        return known
 
 
 def _merged(series: Mapping[int, Mapping[str, PodSeries]]) -> dict[str, PodSeries]:
@@ -115,11 +143,6 @@ def _merged(series: Mapping[int, Mapping[str, PodSeries]]) -> dict[str, PodSerie
             for name in ("times", "cpu", "memory", "gpu", "gpu_memory"):
                 getattr(whole, name).extend(getattr(each, name))
     return found
-
-
-def sample_size(run: StoredRun) -> int:
-    """Return the size of the file with the samples, which only grows."""
-    return size_of(f"{run.directory}/{FILE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +171,9 @@ class _Axis:
 
 
 def metrics(
-    found: Mapping[str, PodSeries], attempt: int, pod: str, step: float | None, limits: Mapping[str, float | None]
+    found: Mapping[str, PodSeries], attempt: int, pod: str, step: float | None, limits: Mapping[str, Limit]
 ) -> Metrics:
-    """Return the plots of all pods, or of one pod beside the others. `limits` are by name."""
+    """Return the plots of all pods, or of one pod beside the others. `limits` are by name of the metric."""
     ends = [(each.times[0], each.times[-1]) for each in found.values() if each.times]
     if not ends:
         return Metrics(attempt=attempt, pod=pod, message="nothing was measured")
@@ -165,7 +188,9 @@ def metrics(
         by_pod = {each: axis.project(series.times, series.column(name)) for each, series in found.items()}
         by_pod = {each: values for each, values in by_pod.items() if any(value is not None for value in values)}
         if by_pod:
-            shown.append(_metric(Metric(name=name, unit=unit, limit=limits.get(name)), by_pod, pod))
+            limit = limits.get(name, NO_LIMIT)
+            empty = Metric(name=name, unit=unit, limit=limit.amount, unenforced=limit.unenforced)
+            shown.append(_metric(empty, by_pod, pod))
     moment = dt.datetime.fromtimestamp(begin, dt.UTC)
     return Metrics(attempt=attempt, pod=pod, begin=moment, step=width, metrics=tuple(shown))
 

@@ -3,109 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from pumice.engines.local.network.addresses import Addresses, AddressesExhaustedError
-from pumice.engines.local.options import Isolation
-from pumice.engines.local.plain_processes.loopback_names import Translation
-from pumice.engines.local.verdict import one_line
+from pumice.client.observer import PodAddress
+from pumice.diagnosis.pod_ends import OOM_KILLED, how_it_ended, one_line
 from pumice.model.job import TaskSpec
 from pumice.model.pod import all_containers
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
-from pumice.reconcile.verdict import how_it_ended
-from pumice.ui.data.history import PodLife, RunHistory
-from pumice.ui.data.metrics import PodSeries
+from pumice.store.history.pod_life import PodLife
+from pumice.store.history.run_history import RunHistory
+from pumice.ui.data.metrics import NO_LIMIT, Limit, PodSeries
 from pumice.ui.data.states import AttemptStates
 from pumice.ui.detail_values import PodPage, PodRow
-from pumice.ui.values import PodState
 
 PAGE: Final = 1000
 POINTS: Final = 40
+_LIMITED: Final = ("cpu", "memory")
+_NOWHERE: Final = PodAddress()
 _MOST_LINES: Final = 64  # more pods are cells, not rows with lines
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    cpu: float | None = None
-    memory: int | None = None
+def pod_names(history: RunHistory, states: AttemptStates) -> list[str]:
+    """Return the names of the pods of an attempt, by task and index."""
+    lives = (life.name for life in history.lives_of(states.attempt))
+    names = dict.fromkeys((*(slot.short_name for slot in slots(history.job)), *lives))
+    return [name for name in names if name in states.states]
 
 
-def pod_page(
-    history: RunHistory, states: AttemptStates, samples: Mapping[str, PodSeries], after: str, rank: Ranks
-) -> PodPage:
-    """Return the pods of an attempt, by task and index; `after` is the last pod of the page before."""
-    lives = {life.name: life for life in history.of_attempt(states.attempt)}
-    names = list(dict.fromkeys((*(slot.short_name for slot in slots(history.job)), *lives)))
-    names = [name for name in names if name in states.states]
+def page_of(names: Sequence[str], after: str) -> Sequence[str]:
+    """Return the names that follow one on a page; `after` is the last pod of the page before."""
     begin = names.index(after) + 1 if after in names else 0
-    shown = names[begin : begin + PAGE]
-    addresses = Addresses(slot.short_name for slot in slots(history.job))
-    limits = {task.name: limits_of(task) for task in history.job.spec.tasks}
+    return names[begin : begin + PAGE]
+
+
+class PodFacts(Struct, frozen=True):
+    """What is known of pods beside their history, by name."""
+
+    samples: Mapping[str, PodSeries]
+    ranks: Mapping[str, int]
+    addresses: Mapping[str, PodAddress]
+
+
+def pod_page(history: RunHistory, states: AttemptStates, after: str, facts: PodFacts) -> PodPage:
+    """Return the pods of an attempt, by task and index; `after` is the last pod of the page before."""
+    lives = {life.name: life for life in history.lives_of(states.attempt)}
+    names = pod_names(history, states)
+    shown = page_of(names, after)
+    limits = {task.name: limits_of(history, task) for task in history.job.spec.tasks}
+    none = dict.fromkeys(_LIMITED, NO_LIMIT)
     items = []
     for name in shown:
-        row = _row(name, lives.get(name), states)
-        task = limits.get(row.task, Limits())
-        row = msgspec.structs.replace(
-            row,
-            rank=rank.of(name),
-            address=_address(history, addresses, name),
-            node=history.run.record.host,
-            cpu_limit=task.cpu,
-            memory_limit=task.memory,
+        task, _, index = name.rpartition("-")
+        limit = {resource: each.amount for resource, each in limits.get(task, none).items()}
+        location = facts.addresses.get(name, _NOWHERE)
+        row = PodRow(
+            pod=name,
+            task=task,
+            index=int(index) if index.isdecimal() else 0,
+            attempt=lives[name].attempt if name in lives else states.attempt,
+            state=states.states[name],
+            rank=facts.ranks.get(name),
+            address=location.address,
+            node=location.node,
+            cpu_limit=limit["cpu"],
+            memory_limit=None if limit["memory"] is None else int(limit["memory"]),
+            **_life(lives[name]) if name in lives else {},
         )
-        items.append(_with_samples(row, samples.get(name), lines=len(names) <= _MOST_LINES))
+        items.append(_with_samples(row, facts.samples.get(name), lines=len(names) <= _MOST_LINES))
     return PodPage(
         attempt=states.attempt,
         items=tuple(items),
         total=len(names),
         counts=states.counts(),
-        after=shown[-1] if len(names) > begin + PAGE else "",
+        after=shown[-1] if shown and shown[-1] != names[-1] else "",
     )
 
 
-def _row(name: str, life: PodLife | None, states: AttemptStates) -> PodRow:
-    task, _, index = name.rpartition("-")
-    state = states.states.get(name, PodState.WAITING)
-    row = PodRow(pod=name, task=task, index=int(index) if index.isdecimal() else 0, attempt=states.attempt, state=state)
-    if life is None:
-        return row
+def _life(life: PodLife) -> dict[str, Any]:
+    """Return what is known of a pod that was created."""
     end = life.pod.first_failure or next(iter(life.pod.ends), None)
-    return msgspec.structs.replace(
-        row,
-        attempt=life.attempt,
-        restarts=max(life.pod.restarts, sum(piece.how is not None for piece in life.runs)),
-        exit="" if end is None else how_it_ended(end),
-        exit_code=None if end is None else end.exit_code,
-        reason=life.pod.reason or ("" if end is None else end.reason),
-        last_line="" if end is None else one_line(end.last_line),
-        gpus=life.gpus,
-        start=life.runs[0].start if life.runs else None,
-        end=life.ended,
-    )
+    ended = {} if end is None else {"exit": how_it_ended(end), "exit_code": end.exit_code}
+    return {
+        **ended,
+        "restarts": max(life.pod.restarts, sum(piece.how is not None for piece in life.runs)),
+        "reason": life.pod.reason or ("" if end is None else end.reason),
+        "last_line": "" if end is None else one_line(end.last_line),
+        "gpus": life.gpus,
+        "start": life.runs[0].start if life.runs else None,
+        "end": life.ended,
+    }
 
 
 def _with_samples(row: PodRow, series: PodSeries | None, *, lines: bool) -> PodRow:
     if series is None or not series.times:
         return row
-    memory, gpu_memory = series.last("memory"), series.last("gpuMemory")
-    row = msgspec.structs.replace(
+    gpu_memory = series.last("gpuMemory")
+    # Of a pod that was killed for its memory, what it had is the cause.
+    memory = series.peak("memory") if row.reason == OOM_KILLED else series.last("memory")
+    return msgspec.structs.replace(
         row,
         cpu=series.last("cpu"),
         memory=None if memory is None else int(memory),
         gpu=series.last("gpu"),
         gpu_memory=None if gpu_memory is None else int(gpu_memory),
-    )
-    if not lines:
-        return row
-    return msgspec.structs.replace(
-        row,
-        cpu_points=points(series.known("cpu")),
-        memory_points=points(series.known("memory")),
-        gpu_points=points(series.known("gpu")) if gpu_memory is not None else (),
+        cpu_points=points(series.known("cpu")) if lines else (),
+        memory_points=points(series.known("memory")) if lines else (),
     )
 
 
@@ -120,18 +126,8 @@ def points(values: Sequence[float | None]) -> tuple[float | None, ...]:
     return tuple(None if each is None else round(each, 3) for each in found)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """The ranks of pods, as a plugin gave them to their programs."""
-
-    by_pod: Mapping[str, int]
-
-    def of(self, pod: str) -> int | None:
-        return self.by_pod.get(pod)
-
-
-def ranks_of(manifests: Mapping[str, Mapping[str, Any]]) -> Ranks:
-    """Read RANK from the variables of pods."""
+def read_ranks(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Read the ranks of pods from their variables, as a plugin gave them to their programs."""
     found: dict[str, int] = {}
     for name, manifest in manifests.items():
         spec = manifest.get("spec")
@@ -140,12 +136,21 @@ def ranks_of(manifests: Mapping[str, Mapping[str, Any]]) -> Ranks:
                 text = str(variable.get("value", "")) if isinstance(variable, dict) else ""
                 if text.isdecimal() and variable.get("name") in ("RANK", "PET_NODE_RANK", "OMPI_COMM_WORLD_RANK"):
                     found.setdefault(name, int(text))
-    return Ranks(found)
+    return found
 
 
-def limits_of(task: TaskSpec) -> Limits:
-    """Return what the containers of a pod may use together; None if one has no limit."""
-    return Limits(_limit(task, "cpu"), None if (memory := _limit(task, "memory")) is None else int(memory))
+def limits_of(history: RunHistory, task: TaskSpec) -> dict[str, Limit]:
+    """Return by resource what the containers of a pod may use together; none if one of them has no limit."""
+    unenforced = history.unenforced.get(task.name, ())
+    written = {name: _limit(task, name) for name in _LIMITED}
+    return {name: Limit(unenforced=amount) if name in unenforced else Limit(amount) for name, amount in written.items()}
+
+
+def common_limits(history: RunHistory) -> dict[str, Limit]:
+    """Return the limits that the pods of all tasks have; none of a resource for which they differ."""
+    tasks = [limits_of(history, task) for task in history.job.spec.tasks]
+    found = {name: {each[name] for each in tasks} for name in _LIMITED}
+    return {name: limits.pop() if len(limits) == 1 else NO_LIMIT for name, limits in found.items()}
 
 
 def _limit(task: TaskSpec, name: str) -> float | None:
@@ -161,13 +166,3 @@ def _limit(task: TaskSpec, name: str) -> float | None:
         except ValueError:
             return None
     return total if containers else None
-
-
-def _address(history: RunHistory, addresses: Addresses, name: str) -> str:
-    """Return the address that a pod has; pods that are plain processes have their own on loopback."""
-    try:
-        found = addresses.of(name)
-    except AddressesExhaustedError:
-        return ""
-    plain = history.run.record.options.get("isolation") == Isolation.PROCESS
-    return Translation().loopback(found) if plain else found

@@ -6,12 +6,11 @@ import io
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.client.run_again import SERVER_FIELDS
-from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.findings import SPEC, Path
-from pumice.model.job import LifecyclePolicy
-from pumice.ui.data.history import Fired, RunHistory
+from pumice.model.job import LifecyclePolicy, Manifest
+from pumice.model.vocabulary import SERVER_FIELDS
+from pumice.store.history.run_history import Fired, RunHistory
+from pumice.store.job_source import JobSource
 from pumice.ui.data.verdict import line_of
 from pumice.ui.detail_values import File, Firing, Policies, PolicyRow
 from pumice.ui.values import RetryBudget
@@ -33,7 +32,7 @@ _WHY_NOT: Final = {
 
 def policies(history: RunHistory) -> Policies:
     """Return the policies of the job and of its tasks, those that fired first."""
-    source = history.run.source
+    source = history.source
     rows = [_row(history, source, *each) for each in _all(history)]
     spec = history.job.spec
     return Policies(
@@ -96,21 +95,8 @@ def _firing(history: RunHistory, fired: Fired) -> Firing:
 
 def _lines(source: JobSource, path: Path) -> tuple[int, ...]:
     """Return the lines of a policy in the file: those of its fields."""
-    if source.marks is None:
-        return ()
-    children = source.marks.children
-    mark: Mark | None = None
-    for step in path:
-        if isinstance(children, dict) and isinstance(step, str):
-            mark = children.get(step)
-        elif isinstance(children, list) and isinstance(step, int) and step < len(children):
-            mark = children[step]
-        else:
-            mark = None
-        if mark is None:
-            return ()
-        children = mark[2]
-    return tuple(sorted(set(_all_lines(mark)))) if mark is not None else ()
+    mark = None if source.marks is None else source.marks.find(path)
+    return () if mark is None else tuple(sorted(set(_all_lines(mark))))
 
 
 def _all_lines(mark: Mark) -> Iterator[int]:
@@ -122,21 +108,21 @@ def _all_lines(mark: Mark) -> Iterator[int]:
 
 def _rehearse(history: RunHistory) -> str:
     """Return the command that plays the first failure in virtual time."""
-    if history.outcome is None or history.outcome.first is None or not history.run.record.file:
+    first = None if history.outcome is None else history.outcome.first
+    if first is None or not first.code or history.record.marks is None:
         return ""
-    first = history.outcome.first
-    seconds = 1.0
-    if first.end.finished_at is not None:
-        seconds = max(1.0, (first.end.finished_at - first.pod.created_at).total_seconds())
-    return (
-        f"pumice simulate {history.run.record.file} --fail {first.pod.short_name}@{seconds:.0f}s:{first.end.exit_code}"
-    )
+    seconds = 1.0 if first.age is None else max(1.0, first.age)
+    return f"pumice simulate {history.record.file} --fail {first.pod}@{int(seconds)}s:{first.code}"
 
 
-def file(history: RunHistory) -> File:
-    """Return the document of the Job as it was submitted; if it is too long to be kept, the Job written again."""
-    run = history.run
-    text, as_submitted = _text(run)
+def file(history: RunHistory, document: Manifest | None = None) -> File:
+    """Return the document of the Job as it was submitted; if it is too long to be kept, the Job written again.
+
+    `document` is the Job as it is stored, if that says more than the record.
+    """
+    if document is not None:
+        return File(name=f"{history.record.name}.yaml", lines=tuple(_yaml(document)), as_submitted=False, stored=True)
+    text, as_submitted = _text(history)
     marks: dict[int, str] = {}
     if as_submitted:
         found = policies(history)
@@ -144,17 +130,21 @@ def file(history: RunHistory) -> File:
             marks[found.budget.line] = "budget"
         for row in found.items:
             marks |= dict.fromkeys(row.lines, "fired") if row.firings else {}
-    name = run.record.file or f"{run.record.name}.yaml"
+    name = f"{history.record.name}.yaml" if history.record.marks is None else history.record.file
     return File(name=name, lines=tuple(text.splitlines()), as_submitted=as_submitted, marks=marks)
 
 
-def _text(run: StoredRun) -> tuple[str, bool]:
+def _text(history: RunHistory) -> tuple[str, bool]:
     """Return the text, and whether it is as it was submitted: with the lines before it, if it is part of a file."""
-    source = run.source
+    source = history.source
     if source.text:
         return "\n" * (source.first - 1) + source.text, True
+    metadata = history.record.job.get("metadata", {})
+    kept = {key: value for key, value in metadata.items() if key not in _NOT_WRITTEN}
+    return "\n".join(_yaml({**history.record.job, "metadata": kept})), False
+
+
+def _yaml(document: Manifest) -> list[str]:
     out = io.StringIO()
-    metadata = run.record.job.get("metadata", {})
-    written = {**run.record.job, "metadata": {key: each for key, each in metadata.items() if key not in _NOT_WRITTEN}}
-    write_yaml([written], out)
-    return out.getvalue(), False
+    write_yaml([document], out)
+    return out.getvalue().splitlines()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,17 +12,16 @@ import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client.explanation import Explained, explain, find_slots, heading
-from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.findings import Path
-from pumice.model.slot import Slot, slots
+from pumice.model.slot import slots
 from pumice.model.snapshot import VOLCANO
 from pumice.plugins.guard import PluginError
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership
 from pumice.runtime.offline_context import offline_context
-from pumice.ui.data.history import RunHistory
-from pumice.ui.data.pods import Ranks, ranks_of
+from pumice.store.history.run_history import RunHistory
+from pumice.store.job_source import JobSource
+from pumice.ui.data.pods import read_ranks
 from pumice.ui.detail_values import Rendered, RenderedItem
 from pumice.yaml.writer import write_yaml
 
@@ -37,21 +36,21 @@ class _Shape:
     """The job of a run as it was admitted, with the job as it is now."""
 
     admitted: Admitted
-    ranks: Ranks
+    ranks: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class RenderedPods:
     _runs: OrderedDict[str, _Shape] = field(default_factory=OrderedDict)
 
-    def ranks(self, history: RunHistory) -> Ranks:
+    def ranks(self, history: RunHistory) -> Mapping[str, int]:
         return self._shape(history).ranks
 
     def rendered(self, history: RunHistory, pod: str, attempt: int, compare: str) -> Rendered:
-        """Return a pod; without a name the first one. `compare` is another pod."""
+        """Return a pod as it is created; without a name the first one. `compare` is another pod."""
         names = tuple(slot.short_name for _, slot in zip(range(_MOST_NAMES), slots(history.job), strict=False))
         ranks = self.ranks(history)
-        numbered = tuple(map(ranks.of, names)) if ranks.by_pod else ()
+        numbered = tuple(map(ranks.get, names)) if ranks else ()
         empty = Rendered(pod=pod, name="", attempt=attempt, pods=names, ranks=numbered)
         try:
             return self._rendered(history, empty, compare)
@@ -68,20 +67,20 @@ class RenderedPods:
         if slot.task.replicas > 1:
             neighbour = self._explained(history, f"{slot.task.name}-{0 if slot.index else 1}")
         env = {trace.name: trace.value for trace in found.traces if trace.kind == "env"}
-        world = env.get("WORLD_SIZE", "")
+        world, plugins = env.get("WORLD_SIZE", ""), (*self._shape(history).admitted.plugins, GangMembership(VOLCANO))
         return msgspec.structs.replace(
             empty,
             pod=slot.short_name,
             name=slot.pod_name,
-            rank=self.ranks(history).of(slot.short_name),
+            rank=self.ranks(history).get(slot.short_name),
             world=int(world) if world.isdecimal() else None,
             compare=compare if other is not None else "",
             items=tuple(_items(found, neighbour, other)),
-            manifest=_manifest(history.run, self._shape(history).admitted, slot, empty.attempt),
+            manifest=yaml_of(shaped_pod(slot, plugins).manifest),
         )
 
     def _explained(self, history: RunHistory, name: str) -> Explained | None:
-        source = history.run.source
+        source = history.source
         position, slot = next(find_slots(history.job, name), (0, None)) if name else (0, None)
         if slot is None:
             return None
@@ -89,16 +88,16 @@ class RenderedPods:
         return explain(admitted, position, slot, GangMembership(VOLCANO), _line_of(source))
 
     def _shape(self, history: RunHistory) -> _Shape:
-        uid = history.run.record.uid
+        uid = history.record.uid
         known = self._runs.pop(uid, None)
         if known is None:
-            admitted = admit(history.run.record.job, offline_context())
+            admitted = admit(history.record.job, offline_context())
             named = _WITH_RANKS & set(history.job.spec.plugins)
             manifests: dict[str, Any] = {}
             if named and admitted.is_good:
                 for slot in slots(history.job):
                     manifests[slot.short_name] = shaped_pod(slot, admitted.plugins).manifest
-            known = _Shape(admitted, ranks_of(manifests))
+            known = _Shape(admitted, read_ranks(manifests))
         self._runs[uid] = known
         while len(self._runs) > _MOST_RUNS:
             self._runs.popitem(last=False)
@@ -133,26 +132,7 @@ def _items(found: Explained, neighbour: Explained | None, other: Explained | Non
     return items
 
 
-def _manifest(run: StoredRun, admitted: Admitted, slot: Slot, attempt: int) -> str:
-    """Return the pod as YAML: as it was created, if it was."""
-    directory = run.directory / "pods" / slot.short_name
-    stored = sorted((each for each in directory.glob("*/pod.json") if each.parent.name.isdecimal()), key=_number)
-    for path in reversed(stored):
-        try:
-            manifest = msgspec.json.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError):
-            continue
-        annotations = manifest.get("metadata", {}).get("annotations", {}) if isinstance(manifest, dict) else {}
-        if attempt == 0 or str(annotations.get("volcano.sh/job-retry-count", "")) == str(attempt - 1):
-            return _yaml(manifest)
-    return _yaml(shaped_pod(slot, (*admitted.plugins, GangMembership(VOLCANO))).manifest)
-
-
-def _number(path: Any) -> int:
-    return int(path.parent.name)
-
-
-def _yaml(value: object) -> str:
+def yaml_of(value: object) -> str:
     out = io.StringIO()
     write_yaml([value], out)
     return out.getvalue()

@@ -6,16 +6,22 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from pumice.engines.local.outcome import Failure, Failures
+from pumice.diagnosis.failures import Failure
+from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.verdict import Verdict, last_end
+from pumice.model.job import Job
 from pumice.model.slot import slots
-from pumice.model.snapshot import PodPhase
-from pumice.reconcile.failure_lines import is_collateral
-from pumice.reconcile.verdict import how_it_ended
-from pumice.ui.data.history import PodLife, RunHistory
+from pumice.model.snapshot import FINISHED_PODS, ObservedPod, PodPhase
+from pumice.store.history.pod_life import PodLife
+from pumice.store.history.run_history import RunHistory
 from pumice.ui.values import Attempt, PodState, TaskPods
 
-# Seconds: pods of a gang that fail this soon after the first failure count as its consequence.
-_TOGETHER: Final = 10.0
+_COUNTED: Final = {
+    PodPhase.PENDING: PodState.WAITING,
+    PodPhase.RUNNING: PodState.RUNNING,
+    PodPhase.SUCCEEDED: PodState.DONE,
+    PodPhase.FAILED: PodState.FAILED,
+}
 _SHOWN: Final = 64  # pods of a task whose states are listed
 
 
@@ -26,6 +32,14 @@ class AttemptStates:
     attempt: int
     states: dict[str, PodState]  # by short name
     failures: tuple[Failure, ...] = ()
+    verdict: Verdict | None = None  # None if nothing failed
+    succeeded: tuple[ObservedPod, ...] = ()
+
+    @property
+    def left_early(self) -> tuple[Failure, ...]:
+        """The end of the pod that left its peers, if one did."""
+        name = self.verdict.pod if self.verdict is not None and self.verdict.left_early else ""
+        return tuple(Failure(pod, last_end(pod)) for pod in self.succeeded if pod.short_name == name)
 
     def delay(self, failure: Failure) -> float | None:
         """Return how many seconds after the first failure another one was."""
@@ -40,18 +54,16 @@ class AttemptStates:
 
 def attempt_states(history: RunHistory, attempt: int, *, over: bool) -> AttemptStates:
     """`over`: no process works on the run any more, so what has not ended was stopped."""
-    lives = history.of_attempt(attempt)
-    failures = Failures()
-    for life in lives:
-        failures.record(life.pod)
-    found = AttemptStates(attempt, {}, failures.in_order())
+    lives = history.lives_of(attempt)
+    failures = history.failures(attempt)
+    found = AttemptStates(attempt, {}, failures.in_order(), history.verdict(attempt), failures.succeeded())
     by_name = {each.pod.short_name: each for each in found.failures if each.pod.phase is PodPhase.FAILED}
     over = over or attempt < history.attempt
     for life in lives:
         failure = by_name.get(life.name)
         found.states[life.name] = _state(history, life, over=over)
         if failure is not None:
-            found.states[life.name] = _failed(history, found, failure)
+            found.states[life.name] = _failed(found.verdict, life.name)
     if attempt == history.attempt:
         for slot in slots(history.job):
             found.states.setdefault(slot.short_name, PodState.STOPPED if over else PodState.WAITING)
@@ -60,9 +72,9 @@ def attempt_states(history: RunHistory, attempt: int, *, over: bool) -> AttemptS
 
 def _state(history: RunHistory, life: PodLife, *, over: bool) -> PodState:
     pod = life.pod
-    if pod.phase is PodPhase.SUCCEEDED:
+    if pod.has_succeeded:
         return PodState.DONE
-    if over or pod.phase is PodPhase.FAILED:
+    if over or pod.phase in FINISHED_PODS:
         return PodState.STOPPED
     if life.runs and life.runs[-1].end is not None:
         return PodState.RESTARTING
@@ -73,13 +85,11 @@ def _state(history: RunHistory, life: PodLife, *, over: bool) -> PodState:
     return PodState.INIT if starts else PodState.WAITING
 
 
-def _failed(history: RunHistory, found: AttemptStates, failure: Failure) -> PodState:
-    if failure is found.failures[0]:
+def _failed(verdict: Verdict | None, name: str) -> PodState:
+    if verdict is not None and verdict.pod == name:
         return PodState.FIRST
-    delay, spec = found.delay(failure), history.job.spec
-    gang = 1 < history.job.total_replicas <= (spec.min_available or history.job.total_replicas)
-    together = gang and delay is not None and delay <= _TOGETHER
-    return PodState.FOLLOWED if together or is_collateral(failure.end) else PodState.FAILED
+    followed = verdict is not None and any(each.pod == name for each in verdict.followers)
+    return PodState.FOLLOWED if followed else PodState.FAILED
 
 
 def task_pods(history: RunHistory, states: AttemptStates) -> tuple[TaskPods, ...]:
@@ -92,41 +102,48 @@ def task_pods(history: RunHistory, states: AttemptStates) -> tuple[TaskPods, ...
     return tuple(found)
 
 
-def attempts(history: RunHistory, *, over: bool, phase: str) -> tuple[Attempt, ...]:
-    """Return the attempts, the first one first. `phase` is that of the run."""
+def counted_pods(job: Job) -> tuple[TaskPods, ...]:
+    """Return the pods of each task as the controller of a cluster counts them."""
     found = []
+    for task in job.spec.tasks:
+        of_task = job.status.task_status_count.get(task.name)
+        phases = {} if of_task is None else of_task.phase
+        counts = {state: phases[phase] for phase, state in _COUNTED.items() if phases.get(phase)}
+        found.append(TaskPods(name=task.name, total=task.replicas, counts=counts))
+    return tuple(found)
+
+
+def attempts(history: RunHistory, *, over: bool, outcome: Outcome) -> tuple[Attempt, ...]:
+    """Return the attempts, the first one first. `outcome` is that of the run."""
+    found = []
+    phase = history.job.status.state.phase
     for each in history.attempts:
         is_last = each is history.attempts[-1]
         states = attempt_states(history, each.number, over=over)
-        first = states.failures[0] if states.failures else None
-        then = "" if each.acted is None else f"{each.acted.event} -> {each.acted.action}"
+        first = states.verdict.first if states.verdict is not None else None
+        then = "" if each.acted is None else f"{each.acted.event} → {each.acted.action}"
         if then and is_last and phase == "Failed" and history.spent >= history.job.spec.max_retry > 0:
             then = f"no retry left for {then}"
-        if not is_last:
-            outcome = "failed" if first is not None else "stopped"
-        else:
-            outcome = _outcome(phase, over=over, failed=first is not None)
+        begin, end = history.span(each)
+        how = _how(outcome, over=over) if is_last else "failed" if first is not None else "stopped"
         found.append(
             Attempt(
                 number=each.number,
-                outcome=outcome,
+                outcome=how,
                 start=each.start,
                 end=each.end,
-                first="" if first is None else first.pod.short_name,
-                exit="" if first is None else how_it_ended(first.end),
-                exit_code=None if first is None else first.end.exit_code,
-                last_line="" if first is None else first.end.last_line,
+                ran=None if end is None else history.seconds_active(end, begin),
+                first="" if first is None else first.pod,
+                exit="" if first is None else first.exit,
+                exit_code=None if first is None else first.code,
+                last_line="" if first is None else first.line,
                 then=then,
             )
         )
     return tuple(found)
 
 
-def _outcome(phase: str, *, over: bool, failed: bool) -> str:
-    if phase == "Completed":
-        return "completed"
-    if phase == "Failed":
-        return "failed"
-    if over:
-        return "failed" if failed and phase != "Aborted" else "stopped"
-    return "running"
+def _how(outcome: Outcome, *, over: bool) -> str:
+    """Return how the last attempt ended, or that it runs."""
+    ends = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
+    return ends.get(outcome, "stopped" if over else "running")

@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.runs.run_record import RunStatus
-from pumice.engines.local.verdict import one_line
-from pumice.model.duration import elapsed_text
-from pumice.reconcile.verdict import how_it_ended
-from pumice.ui.data.history import PodLife, RunHistory, task_order
-from pumice.ui.data.runs import is_over
+from pumice.client.observer import Observed
+from pumice.diagnosis.pod_ends import how_it_ended, one_line
+from pumice.model.units import elapsed_text
+from pumice.store.history.pod_life import PodLife
+from pumice.store.history.run_history import PhaseSpan, RunHistory
+from pumice.store.run_record import RunStatus
 from pumice.ui.data.states import AttemptStates, attempt_states
-from pumice.ui.detail_values import FailureMark, Lifeline, PhaseSpan, Segment, StateCounts, Timeline
+from pumice.ui.detail_values import FailureMark, Lifeline, Segment, StateCounts, Timeline
 from pumice.ui.values import FAILED_STATES, PodState
 
 MOST_LINES: Final = 64
@@ -31,17 +31,8 @@ _FEW_OF_MANY: Final = 0.02
 _ENOUGH: Final = 8  # pods that are done, to say what is slow
 _SILENT: Final = 10.0  # times the median of the others
 _SHORTEST_SILENCE: Final = 60.0  # seconds
+_Attempts = Mapping[int, AttemptStates]  # by number
 _NOTHING: Final = 9  # the rank of a pod that does not stand out
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempts:
-    """The states of the pods by attempt."""
-
-    by_number: dict[int, AttemptStates]
-
-    def state(self, life: PodLife) -> PodState:
-        return self.by_number[life.attempt].states.get(life.name, PodState.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +45,18 @@ class TimelineQuery:
 
 
 def timeline(
-    history: RunHistory,
+    seen: Observed,
     asked: TimelineQuery,
     now: dt.datetime,
     last_lines: Mapping[str, dt.datetime] | None = None,
 ) -> Timeline:
     """`last_lines` says when pods printed last, as far as it is known."""
+    history, status, over = seen.history, seen.status, seen.is_over
     attempt = asked.attempt
-    status = history.run.status()
-    over = is_over(history.run, status)
     chosen = [each for each in history.attempts if attempt in (0, each.number)]
     lives = [life for life in history.lives.values() if attempt in (0, life.attempt)]
-    states = _Attempts({each: attempt_states(history, each, over=over) for each in {life.attempt for life in lives}})
-    created = history.run.record.created
+    states = {each: attempt_states(history, each, over=over) for each in {life.attempt for life in lives}}
+    created = history.record.created
     live = not over and (attempt in (0, history.attempt))
     end = now if live else _end(history, status, attempt, lives) or now
     begin = chosen[0].start if chosen else status.started or created
@@ -90,6 +80,10 @@ def timeline(
     )
 
 
+def _state(states: _Attempts, life: PodLife) -> PodState:
+    return states[life.attempt].states.get(life.name, PodState.STOPPED)
+
+
 def _phases(history: RunHistory, attempt: int, end: dt.datetime) -> Iterable[PhaseSpan]:
     return (each for each in history.phases if attempt in (0, each.attempt) and each.start <= end)
 
@@ -107,13 +101,14 @@ def _end(history: RunHistory, status: RunStatus, attempt: int, lives: Sequence[P
 def _lifelines(history: RunHistory, states: _Attempts, lives: Sequence[PodLife], *, live: bool) -> list[Lifeline]:
     """Return a line for each name, with the lives of all its pods."""
     by_name: dict[str, list[PodLife]] = {}
-    for life in sorted(lives, key=lambda each: task_order(history.job, each.pod)):
+    for life in lives:
         by_name.setdefault(life.name, []).append(life)
     found = []
-    for name, of_name in by_name.items():
+    for name in (life.name for life in history.lives_of() if life.name in by_name):
+        of_name = by_name[name]
         last = of_name[-1]
         end = last.pod.first_failure
-        of_attempt = states.by_number[last.attempt]
+        of_attempt = states[last.attempt]
         failure = next((each for each in of_attempt.failures if each.pod.uid == last.pod.uid), None)
         note = ""
         if failure is not None and end is not None:
@@ -126,8 +121,8 @@ def _lifelines(history: RunHistory, states: _Attempts, lives: Sequence[PodLife],
                 pod=name,
                 task=last.pod.task,
                 index=last.pod.index,
-                state=states.state(last),
-                segments=tuple(part for life in of_name for part in _segments(life, states.state(life), live=live)),
+                state=_state(states, last),
+                segments=tuple(part for life in of_name for part in _segments(life, _state(states, life), live=live)),
                 note=note,
                 delay=None if failure is None else of_attempt.delay(failure),
             )
@@ -166,16 +161,17 @@ def _segments(life: PodLife, state: PodState, *, live: bool) -> list[Segment]:
 
 
 def _failures(states: _Attempts) -> Iterable[FailureMark]:
-    for number in sorted(states.by_number):
-        of_attempt = states.by_number[number]
-        for position, each in enumerate(of_attempt.failures):
+    for number in sorted(states):
+        of_attempt = states[number]
+        first = "" if of_attempt.verdict is None else of_attempt.verdict.pod
+        for each in (*of_attempt.left_early, *of_attempt.failures):
             if each.end.finished_at is not None:
                 yield FailureMark(
                     time=each.end.finished_at,
                     pod=each.pod.short_name,
                     attempt=number,
                     exit=how_it_ended(each.end),
-                    first=position == 0,
+                    first=each.pod.short_name == first,
                 )
 
 
@@ -261,7 +257,7 @@ def _counts(
         changes[name][len(moments) if end is None else bisect_left(moments, end)] -= 1
 
     for life in lives:
-        created, state = life.pod.created_at, states.state(life)
+        created, state = life.pod.created_at, _state(states, life)
         started = life.runs[0].start if life.runs else life.ended
         add("waiting", created, started)
         if started is not None:

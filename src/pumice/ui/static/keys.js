@@ -30,7 +30,7 @@ export function keys(state, visit) {
       Escape: () => back(visit),
     }[event.key];
     if (act) act();
-    else if (/^[1-6]$/.test(event.key)) $$(".tablist a, [data-filter]")[Number(event.key) - 1]?.click();
+    else if (/^[1-7]$/.test(event.key)) $$(".tablist a, [data-filter]")[Number(event.key) - 1]?.click();
   });
 }
 

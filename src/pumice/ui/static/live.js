@@ -4,7 +4,7 @@ import { $, ask, make } from "./dom.js";
 import { brief } from "./words.js";
 
 const SILENT = 5000;
-const KINDS = ["jobs", "job", "pod", "phase", "event", "metric"];
+const KINDS = ["jobs", "job", "pod", "phase", "event", "metric", "notice"];
 
 /** Say whether the page is live: stale or late, its answer is missing. */
 export function nameLive() {

@@ -1,7 +1,6 @@
 // The log of a job: about 200 lines are in the document, at any position of all lines. The server counts and searches.
-import { $, $$, ask, make, remembered } from "./dom.js";
+import { $, $$, ask, make, parse, remembered } from "./dom.js";
 import { fold, visible } from "./folds.js";
-import { lineRow } from "./lines.js";
 import { Matches } from "./matches.js";
 import { Volume } from "./volume.js";
 import { many } from "./words.js";
@@ -30,31 +29,22 @@ export class Logs {
     this.shared = false; // only a share of the lines is drawn
     this.marked = new Set();
     this.unfolded = new Set();
-    this.context = {
-      begin: card.dataset.begin ? new Date(card.dataset.begin) : null,
-      firstError: card.dataset.first === undefined ? null : Number(card.dataset.first),
-      tasks: Object.fromEntries((card.dataset.tasks || "").split(" ").filter(Boolean).map((each) => each.split("="))),
-      pattern: null,
-    };
+    this.firstError = card.dataset.first === undefined ? null : Number(card.dataset.first);
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     card.addEventListener("click", (event) => this.clicked(event));
     card.addEventListener("change", (event) => this.changed(event));
-    card.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.matches.step(1);
-    });
-    let typing = 0;
-    $("#search", card)?.addEventListener("input", () => {
-      clearTimeout(typing);
-      typing = setTimeout(() => this.matches.search($("#search", card).value), 150);
-    });
     this.restore();
     this.fold();
     this.resizePads();
-    if (this.matches.q) this.matches.search(this.matches.q);
-    else if (this.context.firstError !== null && !this.live) this.show(this.context.firstError, 0.6);
-    else if (this.follow) this.toEnd();
+    if (this.matches.q) this.matches.enter(1);
+    else this.open();
     this.frame();
+  }
+
+  /** Show what a reader looks for first: the first error of a log that has ended, else its end. */
+  open() {
+    const first = this.firstError;
+    return first !== null && !this.live ? this.show(first, 0.6) : this.toEnd();
   }
 
   restore() {
@@ -90,8 +80,8 @@ export class Logs {
 
   async load(at) {
     const start = Math.max(0, Math.min(at, this.total - 1));
-    const chosen = this.matches.only ? { q: this.matches.q, only: 1 } : {};
-    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: start, lines: WINDOW, ...chosen })}`);
+    const chosen = this.matches.only ? { only: 1 } : {};
+    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: start, lines: WINDOW, html: 1, q: this.matches.q, ...chosen })}`);
     if (!answer?.ok) return false;
     this.draw(await answer.json());
     return true;
@@ -110,13 +100,10 @@ export class Logs {
     this.live = found.live;
     this.at = found.at;
     this.setShare(null);
-    this.context.firstError = found.firstError ?? null;
-    if (found.begin) this.context.begin = new Date(found.begin);
-    const rows = document.createDocumentFragment();
-    for (const line of found.items) rows.append(this.row(line));
-    this.rows.replaceChildren(rows);
+    this.firstError = found.firstError ?? null;
+    this.rows.replaceChildren(...this.drawn(found));
     this.fold();
-    this.count = found.items.length;
+    this.count = this.rows.children.length;
     this.resizePads();
     const same = number === undefined ? null : $(`[data-n="${number}"]`, this.rows);
     if (same && !this.follow) this.box.scrollTop = same.offsetTop - height;
@@ -131,12 +118,16 @@ export class Logs {
     $("#log-total", this.card).textContent = words;
   }
 
-  row(line) {
-    const row = lineRow(line, this.context);
-    if (this.marked.has(line.number)) row.classList.add("marked");
-    if (this.matches.current === line.number) row.classList.add("match");
-    this.hideRow(row);
-    return row;
+  /** The rows of an answer: the server draws them, with every text escaped. */
+  drawn(found) {
+    const rows = [...parse(found.html).body.children];
+    for (const row of rows) {
+      const number = Number(row.dataset.n);
+      if (this.marked.has(number)) row.classList.add("marked");
+      if (this.matches.current === number) row.classList.add("match");
+      this.hideRow(row);
+    }
+    return rows;
   }
 
   /** Fold equal lines and tracebacks; a search unfolds them. */
@@ -155,7 +146,9 @@ export class Logs {
       this.matches.soon();
       return;
     }
-    const missing = found.items.length === 0 || found.at !== this.at + this.count;
+    const end = this.at + this.count;
+    const missing = !found.html || found.at > end;
+    if (!missing && found.total < this.total) return; // these lines were loaded meanwhile
     this.total = found.total;
     this.live = found.live;
     if (!this.follow) {
@@ -163,11 +156,11 @@ export class Logs {
       this.frame();
       return;
     }
-    if (missing) {
-      this.toEnd();
+    if (missing || this.matches.q) {
+      this.toEnd(); // the stream does not know what is searched for
       return;
     }
-    for (const line of found.items) this.rows.append(this.row(line));
+    this.rows.append(...this.drawn(found).filter((row) => Number(row.dataset.n) >= end));
     for (let over = this.rows.children.length - WINDOW; over > 0; over--) this.rows.firstElementChild.remove();
     this.at = Number(this.rows.firstElementChild.dataset.n);
     this.count = this.total - this.at;
@@ -225,24 +218,29 @@ export class Logs {
     const end = scrollTop + clientHeight >= scrollHeight - 4;
     if (this.live) this.setFollow(end);
     this.frame();
-    if (this.shared && !this.follow && !this.loading) {
-      this.loading = true;
-      await this.load(Number(this.topRow()?.dataset.n ?? this.at) - WINDOW / 2);
-      this.loading = false;
+    if (this.loading) return; // it looks again when the lines are here
+    if (this.shared && !this.follow) {
+      await this.loadOnce(Number(this.topRow()?.dataset.n ?? this.at) - WINDOW / 2);
       return;
     }
     const top = this.rows.offsetTop;
     const bottom = top + this.rows.offsetHeight;
     const early = scrollTop < top + MARGIN * LINE && this.at > 0;
     const late = scrollTop + clientHeight > bottom - MARGIN * LINE && this.at + this.count < this.total;
-    if ((!early && !late) || this.loading) return;
-    this.loading = true;
+    if (!early && !late) return;
     const inside = scrollTop >= top && scrollTop <= bottom;
     const here = inside ? this.topRow() : null;
     const first = here ? this.position(here) : Math.floor(scrollTop / this.unit);
-    const answered = await this.load(Math.max(0, first - WINDOW / 2 + 15));
+    await this.loadOnce(Math.max(0, first - WINDOW / 2 + 15));
+  }
+
+  /** Load lines, and settle again if the reader scrolled on before they came: what is on screen then may not be drawn. */
+  async loadOnce(at) {
+    const { scrollTop } = this.box;
+    this.loading = true;
+    const answered = await this.load(at);
     this.loading = false;
-    if (answered && this.box.scrollTop !== scrollTop && !inside) this.scrolled();
+    if (answered && this.box.scrollTop !== scrollTop) this.scrolled();
   }
 
   frame() {
@@ -297,8 +295,8 @@ export class Logs {
 
   /** Bring the first error on screen, also if the search does not find it. */
   async showFirst() {
-    await this.matches.include(this.context.firstError);
-    this.show(this.context.firstError, 0.5);
+    await this.matches.include(this.firstError);
+    this.show(this.firstError, 0.5);
   }
 
   /** Show or hide the lines of a task. */
@@ -318,11 +316,11 @@ export class Logs {
   /** Show all of a long line. */
   async unfold(button) {
     const row = button.closest(".ln");
-    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: button.dataset.whole, lines: 1, whole: 1 })}`);
+    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: button.dataset.whole, lines: 1, whole: 1, html: 1, q: this.matches.q })}`);
     if (!answer?.ok) return;
-    const [line] = (await answer.json()).items;
-    if (!line) return;
-    row.replaceWith(this.row(line));
+    const [whole] = this.drawn(await answer.json());
+    if (!whole) return;
+    row.replaceWith(whole);
     this.fold();
   }
 
@@ -336,8 +334,9 @@ export class Logs {
     this.matches.forget();
     this.follow = this.live;
     this.total = Math.max(1, this.total);
-    await this.load(this.live ? Number.MAX_SAFE_INTEGER : 0);
-    if (this.live) this.toEnd();
+    this.rows.replaceChildren(); // another choice numbers its lines anew: no row of this one is a place in it
+    await this.load(Number.MAX_SAFE_INTEGER);
+    await this.open();
     if (this.matches.q) this.matches.search(this.matches.q);
     this.card.dispatchEvent(new CustomEvent("pumice-filter", { bubbles: true }));
   }

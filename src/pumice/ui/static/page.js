@@ -239,6 +239,7 @@ document.addEventListener("input", (event) => {
 function stream() {
   const query = new URLSearchParams(state.logs ? state.logs.query() : "");
   if (state.uid) query.set("job", state.uid);
+  if (state.logs) query.set("html", 1);
   return `/api/stream?${query}`;
 }
 
@@ -247,7 +248,7 @@ function lines(found) {
     changed("line");
     return;
   }
-  state.pending = state.pending ? { ...found, at: state.pending.at, items: [...state.pending.items, ...found.items] } : found;
+  state.pending = state.pending ? { ...found, at: state.pending.at, html: state.pending.html + found.html } : found;
   if (state.frame) return;
   state.frame = requestAnimationFrame(() => {
     const all = state.pending;

@@ -1,10 +1,10 @@
-// Times as words, as `html/text.py` writes them.
+// Times as words, as `words.py` writes them.
 
 const pad = (value) => String(value).padStart(2, "0");
 
 export function duration(seconds) {
-  if (seconds < 59.95) return `${Math.max(0, seconds).toFixed(1)} s`;
-  const whole = Math.round(seconds);
+  if (seconds < 60) return `${Math.min(Math.max(0, seconds), 59.9).toFixed(1)} s`;
+  const whole = Math.floor(seconds);
   if (whole < 3600) return `${Math.floor(whole / 60)} m ${pad(whole % 60)} s`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h ${pad(Math.floor((whole % 3600) / 60))} m`;
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
@@ -16,13 +16,6 @@ export function brief(seconds) {
   if (whole < 3600) return `${Math.floor(whole / 60)} m`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h`;
   return `${Math.floor(whole / 86400)} d`;
-}
-
-export function offset(seconds) {
-  if (seconds < 59.95) return Math.max(0, seconds).toFixed(1);
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, "0")}`;
-  const whole = Math.floor(seconds);
-  return `${Math.floor(whole / 3600)}:${pad(Math.floor((whole % 3600) / 60))}:${pad(whole % 60)}`;
 }
 
 export function ago(seconds) {

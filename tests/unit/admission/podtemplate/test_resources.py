@@ -181,9 +181,6 @@ def test_a_whole_pod_is_fine(spec: dict[str, object]) -> None:
             id="a device",
         ),
         pytest.param(
-            whole({"cpu": 1}, os={"name": "windows"}), ["resources: cannot be set for a windows pod"], id="windows"
-        ),
-        pytest.param(
             pod(resources={"claims": [{"name": "a"}]}),
             ["resources.claims: belong to a container, not to the whole pod"],
             id="claims",

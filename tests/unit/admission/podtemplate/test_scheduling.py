@@ -199,8 +199,8 @@ def needs_pod(**fields: object) -> dict[str, object]:
         pytest.param(expression(operator="In", values=["a", ""]), id="in"),
         pytest.param(expression(operator="Gt", values=["1"]), id="greater"),
         pytest.param(
-            needs_node({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}),
-            id="node by name",
+            needs_node({"matchFields": [{"key": "a", "operator": "Exists", "values": ["N"]}]}),
+            id="fields, which only the API server checks",
         ),
         pytest.param(
             pod(
@@ -272,22 +272,6 @@ FIRST = f"podAffinity.{REQUIRED}[0]"
         ),
         pytest.param(
             expression(operator="NotIn", values=["b c"]), [f"{TERM}.matchExpressions[0].values[0]: {NAME}"], id="value"
-        ),
-        pytest.param(
-            needs_node({"matchFields": [{"key": "a", "operator": "Exists", "values": ["N"]}]}),
-            [
-                f"{TERM}.matchFields[0].operator: must be In or NotIn",
-                f"{TERM}.matchFields[0].key: must be metadata.name",
-            ],
-            id="other fields of nodes",
-        ),
-        pytest.param(
-            needs_node({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["N", "o"]}]}),
-            [
-                f"{TERM}.matchFields[0].values: must be exactly one value",
-                f"{TERM}.matchFields[0].values[0]: {SUBDOMAIN}",
-            ],
-            id="two nodes by name",
         ),
         pytest.param(
             pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 101}, {}]}}),

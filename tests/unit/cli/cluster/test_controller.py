@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -78,3 +80,34 @@ def test_namespaces(given: list[str], expected: tuple[str, ...]) -> None:
 def test_boolean_flags_from_the_environment(monkeypatch: pytest.MonkeyPatch, word: str, expected: bool) -> None:
     monkeypatch.setenv("PUMICE_NO_LEADER_ELECT", word)
     assert switched_on("no-leader-elect") is expected
+
+
+@pytest.mark.parametrize("command", ["controller", "webhook"])
+def test_without_the_extra_the_command_to_install_it_is_printed(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert terminal.run(command) == (
+        2,
+        "",
+        f"pumice {command}: not installed: prometheus-client\n  hint: pip install 'pumice[controller]'\n",
+    )
+
+
+WITHOUT_EXTRA = """
+import sys
+sys.modules |= dict.fromkeys(("uvloop", "prometheus_client"))
+import pumice, pumice.testing
+from pumice.cli.main import COMMANDS, main
+for command in COMMANDS:
+    try:
+        main([command, "--help"])
+    except SystemExit as end:
+        assert end.code == 0, command
+assert main(["install", "--crds-only"]) == 0
+"""
+
+
+def test_nothing_else_needs_the_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from pumice.engines.local.runs.run_store import RunStore
+from pumice.store.files.run_store import RunStore
 from scripts.made_jobs import JOBS
 from scripts.made_runs import RunMaker, Story, Try
 from tests.unit.cli.running import Terminal

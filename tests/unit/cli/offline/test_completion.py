@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pumice.cli.main import COMMANDS
-from pumice.cli.offline.completion_scripts import SCRIPTS
+from pumice.cli.offline.completion import SCRIPTS
 from tests.unit.cli.running import Terminal
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pumice.cli.offline import explain
 from pumice.model.job import Manifest
 from tests.unit.cli.running import EXAMPLES, JOB, PYTORCH, Terminal, joined
 from tests.unit.cli.screens import OnTerminal
@@ -90,7 +91,8 @@ def test_what_the_gang_adds(gang: str, expected: dict[str, tuple[str, str]], ter
     assert added == expected
 
 
-def test_everything_in_a_pod(terminal: Terminal) -> None:
+def test_everything_in_a_pod(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "_WIDTH", 200)
     result = terminal.run("explain", terminal.write(EVERYTHING), "default0-0")
     volume = next(trace["name"] for trace in traces(terminal, "job.yaml") if trace["name"].startswith("full-"))
     note = "VC_TASK_INDEX is yours; the env plugin leaves it alone"
@@ -254,7 +256,13 @@ def test_min_available_of_partitions(terminal: Terminal) -> None:
     assert (trace["value"], trace["why"]) == ("1", "minPartitions times partitionSize")
 
 
-def test_long_values_are_shortened_in_text_only(terminal: Terminal) -> None:
+def test_where_there_is_no_terminal_lines_have_80_columns(terminal: Terminal) -> None:
+    lines = terminal.run("explain", terminal.write(EVERYTHING)).out.splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+def test_long_values_are_shortened_in_text_only(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "_WIDTH", 200)
     env = "image: busybox\n          env: [{name: LONG, value: " + "x" * 100 + "}]"
     file = terminal.write(JOB.replace("image: busybox", env))
     assert "x" * 57 + "...  you (line 15)" in terminal.run("explain", file).out

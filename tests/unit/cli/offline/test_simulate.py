@@ -79,7 +79,7 @@ def test_every_documented_step(file: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_text(text)
     assert simulate(JOB, "-s", str(file)) == 1
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err.startswith("\ntraining Aborted: ")
     assert "expect phase Completed by 120s     missed: was Aborted (90.0s)" in out.splitlines()
     assert "expect running 0 by 120s           ok" in out.splitlines()
 
@@ -104,6 +104,22 @@ def test_examples_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
         out, err = capsys.readouterr()
         assert err == ""
         assert "Completed" in out, example
+
+
+def test_a_story_that_fails_ends_with_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a run does, on stderr: it is the same value."""
+    job = str(ROOT / "examples" / "ddp-resume.yaml")
+    failures = [word for second in (3, 6, 9) for word in ("--fail", f"worker-0@{second}s:7")]
+    assert simulate(job, *failures) == 0
+    assert capsys.readouterr().err == (
+        f"""
+worker-0 failed first: exit code 7 after 2.0s (attempt 3 of 3)
+  why           all 3 attempts failed (maxRetry)
+  policy        PodFailed -> RestartJob (policies[0], {job}:11)
+"""
+    )
+    assert simulate(job, *failures, "--json") == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,10 @@ from __future__ import annotations
 import io
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.running import EXAMPLES, JOB, Terminal, joined
+from tests.unit.cli.running import JOB, Terminal, joined
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {a: b}\n"
@@ -27,11 +26,6 @@ def test_a_valid_file(terminal: Terminal) -> None:
 def test_singular(terminal: Terminal) -> None:
     file = terminal.write(JOB.replace("replicas: 2", "replicas: 1"))
     assert terminal.run("validate", file).err == "job.yaml: small: good (1 pod)\n"
-
-
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_examples_are_valid(file: Path, terminal: Terminal) -> None:
-    assert terminal.run("validate", str(file)).code == 0
 
 
 def test_findings_go_to_stdout_and_their_number_to_stderr(terminal: Terminal) -> None:

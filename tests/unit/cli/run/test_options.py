@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pwd
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +12,12 @@ import pytest
 
 from pumice.cli.run import options
 from pumice.cli.run.options import read_options, typed_again
-from pumice.engines.local.options import Kill, Publish, RunOptions
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.state.settings import ExtraMount
-from pumice.engines.local.state.state_directory import state_directory
+from pumice.client.run_options.row import Group
+from pumice.model.problem import FLAGS, Option
+from pumice.store.files.state_directory import state_directory
+from pumice.store.options import Kill, Publish, RunOptions
+from pumice.store.run_errors import InvalidOption
+from pumice.store.settings import ExtraMount
 
 # The system refuses to look for such a path.
 LONG = "x" * 300
@@ -38,6 +41,20 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\n")
 
 
+def test_the_help_has_groups_and_every_flag_in_one_of_them() -> None:
+    parser = argparse.ArgumentParser()
+    options.add_arguments(parser)
+    before, *groups = re.split(
+        r"^([a-zA-Z ]+):$", parser.format_help().partition("positional arguments:")[2], flags=re.MULTILINE
+    )
+    text = dict(zip(groups[::2], groups[1::2], strict=True))
+    assert re.findall(r"^  -", before, re.MULTILINE) == []
+    assert list(text) == ["options", *Group]
+    assert re.findall(r"^  -\S+", text["options"], re.MULTILINE) == ["  -h,"]
+    for group, flag in ((Group.PROGRAM, "--detach"), (Group.IMAGES, "--python"), (Group.SHOWN, "--json")):
+        assert f"{flag} " in text[group]
+
+
 def test_good_flags(tmp_path: Path) -> None:
     options = _read(
         *("--scale", "w=0", "--kill", "w-0@1m30s", "--publish", "w-1:80", "--timeout", "10m", "--env", "A=b=c"),
@@ -56,6 +73,20 @@ def test_good_flags(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("w-1:80", Publish("w-1", 80), id="pod and port"),
+        pytest.param("w-1:80:8123", Publish("w-1", 80, 8123), id="pod, port and local port"),
+        pytest.param("80", Publish("", 80), id="port"),
+        pytest.param("80:8123", Publish("", 80, 8123), id="port and local port"),
+    ],
+)
+def test_published_ports(text: str, expected: Publish) -> None:
+    assert _read("--publish", text).publish == (expected,)
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         pytest.param(["--scale", "w"], "--scale: w: must be TASK=N", id="scale without a number"),
@@ -66,9 +97,19 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--kill", "w-0"], "--kill: w-0: must be TASK-INDEX@TIME, such as worker-0@30s", id="kill"),
         pytest.param(["--kill", "w-0@x"], "--kill: w-0: x: must be a duration such as 10s", id="kill at no time"),
         pytest.param(["--kill", "w-0@-1s"], "--kill: w-0: -1s: must be 0 or more", id="kill before the start"),
-        pytest.param(["--publish", "w-0"], "--publish: w-0: must be TASK-INDEX:PORT", id="publish without a port"),
-        pytest.param(["--publish", "w-0:0"], "with a port from 1 to 65535", id="port 0"),
-        pytest.param(["--publish", "w-0:65536"], "with a port from 1 to 65535", id="port too large"),
+        pytest.param(
+            ["--publish", "w-0"], "--publish: w-0: must be TASK-INDEX:PORT[:LOCAL]", id="publish without a port"
+        ),
+        pytest.param(["--publish", "w-0:0"], "with ports from 1 to 65535", id="port 0"),
+        pytest.param(["--publish", "w-0:65536"], "with ports from 1 to 65535", id="port too large"),
+        pytest.param(["--publish", "80:0"], "80:0: must be TASK-INDEX:PORT[:LOCAL]", id="local port 0"),
+        pytest.param(["--publish", "w-0:1:2:3"], "w-0:1:2:3: must be TASK-INDEX:PORT[:LOCAL]", id="three ports"),
+        pytest.param(["--publish", "8123:w-0:80"], "must be TASK-INDEX:PORT[:LOCAL]", id="local port first"),
+        pytest.param(
+            ["--publish", "w-0:80:8123", "--publish", "w-1:80:8123"],
+            "--publish: w-0:80:8123 and w-1:80:8123 have the same port of this machine",
+            id="one local port twice",
+        ),
         pytest.param(
             ["--timeout", "10"],
             "10s, 5m or 1h30m\n  hint: did you mean 10s?",
@@ -78,7 +119,7 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--image", "i="], "--image: i=: must be NAME=PATH", id="image of nothing"),
         pytest.param(["--timeout", "0s"], "--timeout: 0s: must be more than 0", id="no time at all"),
         pytest.param(["--env", "A"], "--env: A: is not set here", id="variable without a value"),
-        pytest.param(["--env", "é=c"], "--env: é=c: the name ", id="bad name of a variable"),
+        pytest.param(["--env", "é=c"], "--env: é: the name ", id="bad name of a variable"),
         pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory: ", id="mount that is not there"),
         pytest.param(
             ["--mount", "data:rx"], "--mount: data:rx: must be PATH, PATH:ro, SOURCE:TARGET or ", id="bad mode"
@@ -102,7 +143,7 @@ def test_good_flags(tmp_path: Path) -> None:
 def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], message: str) -> None:
     with pytest.raises(InvalidOption) as error:
         _read(*words)
-    assert message in str(error.value)
+    assert message in error.value.text(FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +154,7 @@ def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], messag
         pytest.param("x = " + "[" * 10_000, "pumice.toml: a number is too long, or a list too deep", id="too deep"),
         pytest.param("x = " + "1" * 10_000, "pumice.toml: a number is too long", id="too long a number"),
         pytest.param("x = 1\n\0", "pumice.toml:2:1: a NUL byte is not allowed", id="no text"),
-        pytest.param("[image]\n", "image: unknown\n  hint: did you mean images? there are [images], ", id="mistyped"),
+        pytest.param("[image]\n", "image: unknown\n  hint: did you mean images? there are images, ", id="mistyped"),
         pytest.param("images = 3", "images: must be a table, found a number\n  hint: write [images]", id="no table"),
         pytest.param(
             "[images]\ni = true",
@@ -130,7 +171,7 @@ def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], messag
         ),
         pytest.param(
             "imags = 1\n[images]\na = 1\nb = 2\n[programs]\nc = 3",
-            "there are [images], [entrypoints], [programs], [files], [mounts] and fit\n"
+            "there are images, entrypoints, programs, files, mounts, args, fit\n"
             "pumice.toml: images: a: must be the path of a directory or an archive, found a number\n"
             "pumice.toml: images: b: must be the path of a directory or an archive, found a number\n"
             "pumice.toml: programs: c: must be a list of files",
@@ -142,11 +183,12 @@ def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], messag
         pytest.param('[files]\ni = ["x"]', "files: i: must be {", id="files"),
         pytest.param('[files.i]\nx = "tool"', "files: i: x: must be a path from the root, such as /x", id="file"),
         pytest.param('[files.i]\n"/x" = "gone"', "files: i: gone: no such file", id="missing file"),
-        pytest.param('[mounts]\npaths = "data"', "mounts: must be paths = [", id="mounts"),
-        pytest.param('[mounts]\nplaces = ["data"]', "mounts: must be paths = [", id="mounts of another name"),
+        pytest.param('[mounts]\npaths = "data"', "mounts: paths: must be paths = [", id="mounts"),
+        pytest.param('[mounts]\nplaces = ["data"]', "mounts: places: must be paths = [", id="mounts of another name"),
         pytest.param(
             f'[programs]\ni = ["{LONG}"]', f"{LONG}: file name too long", id="program that cannot be looked for"
         ),
+        pytest.param(f'[files.i]\n"/x" = "{LONG}"', f"{LONG}: file name too long", id="file that cannot be looked for"),
         pytest.param(
             '[mounts]\npaths = ["gone"]', "pumice.toml: mounts: paths: gone: no such file", id="missing mount"
         ),
@@ -225,4 +267,4 @@ def test_state_directory(environ: dict[str, str], directory: str, monkeypatch: p
     ],
 )
 def test_typed_again(words: list[str], typed: str) -> None:
-    assert typed_again(_parsed(*words), "--keep") == typed
+    assert typed_again(_parsed(*words), Option("keep", True)) == typed

@@ -12,6 +12,7 @@ from tests.unit.cli.run_events import JOB, pod
 def _states(*phases: PodPhase) -> PodStates:
     states = PodStates()
     states.resize(JOB)
+    states.scale({"w": max(2, len(phases))})
     for index, phase in enumerate(phases):
         states.record(pod("w", index, phase))
     return states
@@ -25,14 +26,21 @@ ALL = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, 
     [
         pytest.param("", (), 0, "Starting  00:00", id="nothing yet"),
         pytest.param("Pending", ALL, 7.9, "Pending  w ○●✓✗?  00:07", id="phases"),
-        pytest.param("Running", ALL, 3600, "Running 1/3  w ○●✓✗?  1:00:00", id="running"),
+        pytest.param("Running", ALL, 3600, "Running 1/6  w ○●✓✗?  1:00:00", id="running"),
         pytest.param(
-            "Running", [PodPhase.RUNNING] * 20 + [PodPhase.FAILED], 59, "Running 20/3  w 20● 1✗  00:59", id="many"
+            "Running", [PodPhase.RUNNING] * 20 + [PodPhase.FAILED], 59, "Running 20/22  w 20● 1✗  00:59", id="many"
         ),
     ],
 )
 def test_state_line(phase: str, phases: tuple[PodPhase, ...], seconds: float, shown: str) -> None:
     assert state_line(phase, _states(*phases), seconds, coloured=False) == shown
+
+
+def test_pods_that_are_scaled_away_are_not_shown() -> None:
+    states = _states(*[PodPhase.RUNNING] * 3)
+    states.scale({"w": 1})
+    states.record(pod("w", 2, PodPhase.FAILED))
+    assert state_line("Running", states, 0, coloured=False) == "Running 1/2  w ●  00:00"
 
 
 def test_marks_in_ascii() -> None:

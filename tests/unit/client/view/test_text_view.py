@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+import re
 
 import pytest
 from msgspec.structs import replace
 
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
-from pumice.engines.local.events import (
+from pumice.diagnosis.hang import Hang, PodActivity
+from pumice.model.problem import Position
+from pumice.model.snapshot import PodPhase
+from pumice.store.events import (
     ContainerRestarted,
+    HangEnded,
     LogOutput,
     PodChanged,
     PodKilled,
     PortPublished,
     Progress,
+    RequestAccepted,
     RunEvent,
+    RunHangs,
     RunPlanned,
     Stopping,
     Tick,
     WarningIssued,
 )
-from pumice.model.problem import Position
-from pumice.model.snapshot import PodPhase
 from tests.unit.cli.run_events import ACTED, JOB, end, entered, line, outcome, pod, pod_changed
 from tests.unit.cli.screens import SeenScreen
+from tests.unit.store.history.test_run_history import history as fold_events
 
+HANG = Hang(
+    since=dt.datetime(2026, 9, 18, tzinfo=dt.UTC), silent=60, running=1, doing=(PodActivity("w-0", "python3 sleeping"),)
+)
 PLAN = RunPlanned(JOB, "host (no registry)")
 RUNNING = [pod_changed(task, index, PodPhase.RUNNING) for task, index in (("m", 0), ("w", 0), ("w", 1))]
 
@@ -102,9 +112,11 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="completed with a failed pod",
         ),
         pytest.param(
-            entered("Failed", message="w-0 failed; 2 others followed"), "0.0s  Failed     w-0 failed", id="failed"
+            entered("Failed", message="w-0 failed; 2 others followed", cause="w-0 failed"),
+            "0.0s  Failed     w-0 failed",
+            id="failed",
         ),
-        pytest.param(entered("Aborted", message="w-0 failed; policy x"), "0.0s  Aborted    w-0 failed", id="aborted"),
+        pytest.param(entered("Aborted", message="w-0 failed"), "0.0s  Aborted    w-0 failed", id="no cause"),
         pytest.param(
             entered("Restarting", acted=ACTED, message="x"),
             "0.0s  Restarting w-0 failed: PodFailed -> RestartJob (policies[0], f:<spec.policies[0]>)",
@@ -150,6 +162,17 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         pytest.param(PodKilled("w-0", "--kill w-0@2s"), "0.0s  w-0 killed by --kill w-0@2s", id="killed"),
         pytest.param(PortPublished("w-0", 80, "127.0.0.1:80"), "w-0:80 is published on 127.0.0.1:80", id="published"),
         pytest.param(WarningIssued("beware"), "warning: beware", id="warning"),
+        pytest.param(
+            RunHangs(HANG),
+            "warning: no pod has printed anything for 60s; 1 of them run\n  w-0: python3 sleeping",
+            id="hang",
+        ),
+        pytest.param(
+            RunHangs(replace(HANG, doing=(PodActivity("w-0", "python3 sleeping", lacks_py_spy=True),))),
+            "warning: no pod has printed anything for 60s; 1 of them run\n  w-0: python3 sleeping\n  hint: with py-spy "
+            "in the Python of the pods (pip install py-spy), this shows in which functions they are",
+            id="hang without py-spy",
+        ),
         pytest.param(Progress("unpacking"), "unpacking", id="note"),
         pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(
@@ -166,6 +189,15 @@ def test_messages_go_to_stderr(streams: _Streams, event: RunEvent, text: str) ->
     streams.show(event)
     assert streams.err.getvalue()[before:] == text + "\n"
     assert streams.out.getvalue() == ""
+
+
+def test_a_silence_like_the_last_one_is_not_shown_again(streams: _Streams) -> None:
+    """A program that prints every two minutes is silent again and again, and does the same each time."""
+    later = replace(HANG, doing=(PodActivity("w-0", "python3 running"),))
+    for event in (RunHangs(HANG), HangEnded(), RunHangs(replace(HANG, silent=61)), HangEnded(), RunHangs(later)):
+        streams.show(event)
+    shown = [line for line in streams.err.getvalue().splitlines() if line.startswith("  w-0: ")]
+    assert shown == ["  w-0: python3 sleeping", "  w-0: python3 running"]
 
 
 def test_a_completed_job_has_no_verdict(streams: _Streams) -> None:
@@ -245,7 +277,29 @@ def test_the_state_stays_in_the_last_line_until_the_end(terminal: _Streams) -> N
         "Running 3/3  m ● w ●●  01:05",
     ]
     terminal.show(outcome("Failed"))
-    assert terminal.seen.splitlines()[3:] == ["w-0  a", "", "j Failed: PodFailed"]
+    assert terminal.seen.splitlines()[3:] == ["w-0  a", "", "j failed: PodFailed"]
+
+
+def test_the_state_has_the_number_of_pods_of_a_run_that_was_scaled(terminal: _Streams) -> None:
+    terminal.show(PLAN, entered("Running"), *RUNNING, RequestAccepted(replicas={"w": 3}))
+    assert terminal.seen.rstrip().endswith("Running 3/4  m ● w ●●  00:00")
+    terminal.show(pod_changed("w", 2, PodPhase.RUNNING), RequestAccepted(replicas={"w": 1}))
+    assert terminal.seen.rstrip().endswith("Running 2/2  m ● w ●  00:00")
+
+
+def test_a_run_that_is_attached_to_is_never_shown_as_starting(terminal: _Streams) -> None:
+    history = fold_events(PLAN, entered("Running"), *RUNNING, RequestAccepted(replicas={"w": 3}))
+    terminal.view.catch_up(history, 300)
+    assert "Starting" not in terminal.err.getvalue()
+    assert terminal.seen.rstrip().endswith("Running 3/4  m ● w ●●  05:00")
+
+
+def test_a_run_that_is_attached_to_is_shown_with_pods_that_came_by_scaling(terminal: _Streams) -> None:
+    larger = (RequestAccepted(replicas={"w": 3}), pod_changed("w", 2, PodPhase.RUNNING))
+    terminal.view.catch_up(fold_events(PLAN, entered("Running"), *RUNNING, *larger), 300)
+    assert "4 pods: m 1, w 3" in terminal.seen
+    drawn = set(re.findall("Running ./.", terminal.err.getvalue()))
+    assert (drawn, terminal.seen.rstrip().splitlines()[-1]) == ({"Running 4/4"}, "Running 4/4  m ● w ●●●  05:00")
 
 
 def test_the_state_is_not_drawn_after_the_end(terminal: _Streams) -> None:

@@ -16,9 +16,9 @@ from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.auth.access import Access
 from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials
+from tests.patience import PATIENCE
 
 # A test that takes longer hangs.
-PATIENCE = 60.0
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 R = TypeVar("R")
 P = ParamSpec("P")

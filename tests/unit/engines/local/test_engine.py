@@ -33,6 +33,7 @@ from pumice.reconcile.decision import (
 )
 from pumice.runtime.ports import ConflictError
 from tests.builders import a_job
+from tests.patience import PATIENCE
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -79,7 +80,7 @@ def an_engine() -> LocalEngine:
 
 def run(story: Callable[[LocalEngine], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await story(an_engine())
 
     asyncio.run(bounded())

@@ -20,6 +20,7 @@ from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.concurrency_limit import ConcurrencyLimit
 from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.http1 import ProtocolError
 from pumice.engines.kubernetes.api.pages import read_page
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.api.transport import JSON, Transport
@@ -29,6 +30,7 @@ from pumice.engines.kubernetes.auth.access import Access
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_ANY: Final = "application/json, */*"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 # Each is a connection. Watches are not counted.
@@ -37,6 +39,8 @@ PAGE_SIZE: Final = 500
 # Larger objects are written few at a time. A server takes a hundred milliseconds for a pod with thousands of variables,
 # and for the status of such a Job; while it works on 64 of them, the calls of all other jobs wait.
 LARGE_BODY: Final = 16 * 1024
+# Seconds after which a stream that sends nothing is taken for dead.
+_MAX_SILENCE: Final = 150.0
 LARGE_BODIES: Final = 256 * 1024  # bytes of large bodies under way
 
 Params = Mapping[str, str]
@@ -137,12 +141,15 @@ class Client:
         body: bytes,
         *,
         dry_run: bool = False,
+        strict: bool = False,
         attempts: int | None = 1,
         urgent: bool = False,
     ) -> bytes:
+        """`strict`: a field that the server does not know is an error, not a warning."""
         if resource.namespaced and not namespace:
             raise ValueError(f"a {resource.kind} without a namespace")
         params = self._manager | {"dryRun": "All"} if dry_run else self._manager
+        params = params | {"fieldValidation": "Strict"} if strict else params
         path = resource.path(namespace)
         return await self.request("POST", path, params=params, body=body, attempts=attempts, urgent=urgent)
 
@@ -251,6 +258,17 @@ class Client:
                     yield event.type, event.object
         finally:
             watch.close()
+
+    async def stream(self, path: str, params: Params) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of a text, such as a log, as they arrive. Close it with `aclosing`."""
+        connection = await self._transport.open_stream(self._target(path, params), _ANY)
+        try:
+            while piece := await connection.read(_MAX_SILENCE):
+                yield piece
+        except (OSError, ProtocolError) as error:
+            raise self._transport.unreachable(error) from error
+        finally:
+            connection.close()
 
     async def discover(self) -> frozenset[str]:
         return await discover(self.request)

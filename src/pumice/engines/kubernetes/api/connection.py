@@ -104,13 +104,13 @@ class Connection(asyncio.Protocol):
     async def open_stream(self, request: bytes, seconds: float) -> ResponseReader:
         """Return the response as soon as its head has arrived; `read` then returns the body piece by piece."""
         self._streaming = True
-        return await self._send(request, seconds, _has_head)
+        return await self._send(request, seconds, lambda reader: reader.status != 0)
 
     async def read(self, seconds: float) -> bytes:
         """Return the next bytes of the stream; empty at its end."""
         reader = self._reader
         while not (piece := reader.take()) and not reader.complete:
-            await self._wait(seconds, _always)
+            await self._wait(seconds, lambda _reader: True)
         self._unread = 0
         if self._paused and self._transport is not None:
             self._paused = False
@@ -199,12 +199,3 @@ class Connection(asyncio.Protocol):
 
 def _is_complete(reader: ResponseReader) -> bool:
     return reader.complete
-
-
-def _has_head(reader: ResponseReader) -> bool:
-    return reader.status != 0
-
-
-def _always(reader: ResponseReader) -> bool:
-    del reader
-    return True

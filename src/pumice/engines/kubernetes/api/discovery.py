@@ -8,7 +8,6 @@ from typing import Protocol
 import msgspec
 
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.api.resources import Resource
 
 # Everything in one response; a server before 1.30 does not know this form and takes the last of the list.
 _AGGREGATED = (
@@ -55,10 +54,6 @@ class _Groups(msgspec.Struct):
 
 class _Resources(msgspec.Struct):
     resources: list[_Named] | None = None
-
-
-def has_resource(offered: frozenset[str], resource: Resource) -> bool:
-    return resource.identity in offered
 
 
 async def discover(request: _Request) -> frozenset[str]:

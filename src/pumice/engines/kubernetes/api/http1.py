@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from pumice.model.pumice_error import PumiceError
+
+# A name may have several values, each of which is a line.
+Headers: TypeAlias = Mapping[str, str | tuple[str, ...]]
 
 # More than any API server sends.
 _MAX_HEAD = 1 << 16
@@ -31,12 +34,15 @@ class ProtocolError(PumiceError):
     """The server sent something that is not HTTP/1.1."""
 
 
-def encode_headers(headers: Mapping[str, str]) -> bytes:
+def encode_headers(headers: Headers) -> bytes:
     """Return the header lines. A line break in a value is refused: it would start another header."""
-    for name, value in headers.items():
+    lines = [
+        (name, each) for name, value in headers.items() for each in ((value,) if isinstance(value, str) else value)
+    ]
+    for name, value in lines:
         if "\r" in value or "\n" in value or "\0" in value:
             raise ProtocolError(f"the value of {name} contains a line break")
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
+    return "".join(f"{name}: {value}\r\n" for name, value in lines).encode()
 
 
 def encode_request(method: str, target: str, headers: bytes, body: bytes | None) -> bytes:

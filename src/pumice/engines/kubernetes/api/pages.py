@@ -31,15 +31,11 @@ _METADATA = msgspec.json.Decoder(_Metadata)
 
 def read_page(body: bytes) -> Page:
     try:
-        page = _decode(body)
+        try:
+            page = _DECODER.decode(body)
+        except RecursionError:
+            parts = members(body)
+            page = _List(_METADATA.decode(parts.get("metadata", b"{}")), elements(bytes(parts.get("items", b""))))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreachableError(f"the response is not a list of objects: {error}") from error
     return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_token)
-
-
-def _decode(body: bytes) -> _List:
-    try:
-        return _DECODER.decode(body)
-    except RecursionError:
-        parts = members(body)
-        return _List(_METADATA.decode(parts.get("metadata", b"{}")), elements(bytes(parts.get("items", b""))))

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import quote
 
+from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -49,13 +51,15 @@ class Resource:
 JOBS: Final = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 COMMANDS: Final = Resource("bus.volcano.sh", "v1alpha1", "commands", "Command")
 
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 PODS: Final = Resource("", "v1", "pods", "Pod")
 SERVICES: Final = Resource("", "v1", "services", "Service")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CORE_EVENTS: Final = Resource("", "v1", "events", "Event")
+QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
@@ -67,6 +71,12 @@ COSCHEDULING_POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "po
 NATIVE_POD_GROUPS: Final = tuple(
     Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )
+# The PodGroups of each gang provider, best first.
+POD_GROUPS: Final[dict[str, tuple[Resource, ...]]] = {
+    VOLCANO.name: (VOLCANO_POD_GROUPS,),
+    NATIVE.name: NATIVE_POD_GROUPS,
+    COSCHEDULING.name: (COSCHEDULING_POD_GROUPS,),
+}
 
 CRDS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -85,6 +95,10 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+SELF_REVIEWS: Final = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
 ACCESS_REVIEWS: Final = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlsplit
 
 from pumice.engines.kubernetes.api.connection import Connection, connect
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
-from pumice.engines.kubernetes.api.http1 import ProtocolError, ResponseReader, encode_headers, encode_request
+from pumice.engines.kubernetes.api.http1 import Headers, ProtocolError, ResponseReader, encode_headers, encode_request
 from pumice.engines.kubernetes.auth.access import Access
+from pumice.model import VERSION
 
 JSON: Final = "application/json"
 # Servers and proxies close connections that are idle for longer. The client closes them first, or a request might be
@@ -27,6 +27,17 @@ _MAX_IDLE: Final = 45.0
 _CLOSE_TIMEOUT: Final = 5.0
 
 _Send = Callable[[bytes], Awaitable[tuple[Connection, ResponseReader]]]  # takes the encoded headers
+
+
+def unreachable(server: str, error: Exception) -> UnreachableError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return UnreachableError(
+            f"the certificate of {server} is not trusted ({error.verify_message}); "
+            "check certificate-authority and tls-server-name of the cluster in the kubeconfig"
+        )
+    if isinstance(error, TimeoutError):
+        return UnreachableError(f"{server} did not answer in time")
+    return UnreachableError(f"{server} cannot be reached: {str(error) or type(error).__name__}")
 
 
 class Transport:
@@ -38,9 +49,9 @@ class Transport:
         self._idle: deque[Connection] = deque()
         url = urlsplit(access.server)
         self._prefix = url.path
-        self._common = {"Host": url.netloc, "User-Agent": f"pumice/{version('pumice')}"}
+        self._common = {"Host": url.netloc, "User-Agent": f"pumice/{VERSION}"}
         # The encoded headers for the current token, by content type and accepted type.
-        self._auth: Mapping[str, str] | None = None
+        self._auth: Headers | None = None
         self._headers: dict[tuple[str, str], bytes] = {}
 
     async def close(self) -> None:
@@ -87,15 +98,7 @@ class Transport:
         raise ApiError.from_response(response.status, content, response.header("retry-after"))
 
     def unreachable(self, error: Exception) -> UnreachableError:
-        server = self._access.server
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return UnreachableError(
-                f"the certificate of {server} is not trusted ({error.verify_message}); "
-                "check certificate-authority and tls-server-name of the cluster in the kubeconfig"
-            )
-        if isinstance(error, TimeoutError):
-            return UnreachableError(f"{server} did not answer in time")
-        return UnreachableError(f"{server} cannot be reached: {str(error) or type(error).__name__}")
+        return unreachable(self._access.server, error)
 
     async def _authenticated(self, content_type: str, accept: str, send: _Send) -> tuple[Connection, ResponseReader]:
         auth = await self._current_auth()
@@ -105,11 +108,11 @@ class Transport:
             connection, response = await send(self._encoded_headers(await self._current_auth(), content_type, accept))
         return connection, response
 
-    async def _current_auth(self) -> Mapping[str, str]:
+    async def _current_auth(self) -> Headers:
         auth = self._credentials.current()
         return await self._credentials.renew() if auth is None else auth
 
-    def _encoded_headers(self, auth: Mapping[str, str], content_type: str, accept: str) -> bytes:
+    def _encoded_headers(self, auth: Headers, content_type: str, accept: str) -> bytes:
         if auth is not self._auth:
             self._headers.clear()
             self._auth = auth

@@ -74,7 +74,12 @@ class Watch:
 def read_event(line: bytes) -> Event:
     """Decode a line; raise ApiError for an event of type ERROR."""
     try:
-        event = _decode(line)
+        try:
+            event = _DECODER.decode(line)
+        except RecursionError:
+            parts = members(line)
+            kind = msgspec.json.decode(parts.get("type", b'""'), type=str)
+            event = Event(kind, parts.get("object", msgspec.Raw(b"{}")))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreachableError(f"the watch sent a line that is not an event: {error}") from error
     if event.type != "ERROR":
@@ -85,11 +90,3 @@ def read_event(line: bytes) -> Event:
     except msgspec.MsgspecError:
         code = 500
     raise ApiError.from_response(code, status)
-
-
-def _decode(line: bytes) -> Event:
-    try:
-        return _DECODER.decode(line)
-    except RecursionError:
-        parts = members(line)
-        return Event(msgspec.json.decode(parts.get("type", b'""'), type=str), parts.get("object", msgspec.Raw(b"{}")))

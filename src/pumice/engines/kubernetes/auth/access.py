@@ -25,6 +25,10 @@ from pumice.runtime.proxies import proxy_for
 
 __all__ = ["Access", "AccessError", "find_access"]
 
+NO_CLUSTER: Final = (
+    "no cluster to connect to: no kubeconfig is given, KUBECONFIG names none, there is no ~/.kube/config, and this is "
+    "not a pod of a cluster"
+)
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NO_ACCOUNT: Final = "the pod has no service account; set automountServiceAccountToken: true, or name a kubeconfig"
 _NO_PROXY: Final = "must be an address such as http://proxy:3128; other kinds of proxies are not supported"
@@ -41,6 +45,10 @@ class Access(Struct, frozen=True):
     proxy: str | None = None
 
 
+class NoClusterError(AccessError):
+    """There is no kubeconfig, and this is not a pod of a cluster."""
+
+
 def find_access(kubeconfig: str | None, context: str | None = None) -> Access:
     environment = os.environ
     paths = _kubeconfig_paths(kubeconfig, environment)
@@ -48,10 +56,21 @@ def find_access(kubeconfig: str | None, context: str | None = None) -> Access:
         return _from_kubeconfig(read_kubeconfig(paths), context, environment)
     if context is None and environment.get("KUBERNETES_SERVICE_HOST"):
         return _in_cluster(environment, SERVICE_ACCOUNT)
-    raise AccessError(
-        "no cluster to connect to: neither --kubeconfig nor KUBECONFIG names a file, there is no ~/.kube/config, and "
-        "this is not a pod of a cluster; name a file with --kubeconfig"
-    )
+    raise NoClusterError(f"{NO_CLUSTER}; name a file with --kubeconfig")
+
+
+def in_cluster_access() -> Access:
+    """Return the access of the service account of the pod in which this runs. Raises AccessError."""
+    environment = os.environ
+    if not environment.get("KUBERNETES_SERVICE_HOST"):
+        raise AccessError("in-cluster: this is not a pod of a cluster; name a context of the kubeconfig")
+    return _in_cluster(environment, SERVICE_ACCOUNT)
+
+
+def find_kubeconfig(kubeconfig: str | None) -> Kubeconfig | None:
+    """Return the contexts that a user can name; None if there is no kubeconfig. Raises AccessError."""
+    paths = _kubeconfig_paths(kubeconfig, os.environ)
+    return read_kubeconfig(paths) if paths else None
 
 
 def _kubeconfig_paths(kubeconfig: str | None, environment: Mapping[str, str]) -> list[Path]:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pumice.engines.kubernetes.api.errors import UnreachableError
+from pumice.engines.kubernetes.api.http1 import Headers
 from pumice.engines.kubernetes.auth.credentials import bearer
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
@@ -27,8 +28,8 @@ VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1b
 
 # Seconds before its expiry that a token is renewed, so that none expires in transit.
 _LEEWAY = 10.0
-# For a program that calls a cloud, and for one that asks the user.
-_TIMEOUT, _INTERACTIVE_TIMEOUT = 60.0, 300.0
+# For a program that calls a cloud. One that asks the user has no limit: the user ends it.
+_TIMEOUT = 60.0
 _SHOWN = 500
 
 
@@ -58,41 +59,41 @@ class ExecPlugin(Struct, frozen=True):
 
 
 class ExecCredentials:
-    def __init__(self, plugin: ExecPlugin, tls: ssl.SSLContext | None, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(self, plugin: ExecPlugin, tls: ssl.SSLContext | None, extra: Headers | None = None) -> None:
         self.generation = 0
         self._plugin = plugin
         self._tls = tls
         self._extra = extra or {}
-        self._headers: Mapping[str, str] | None = None
+        self._headers: Headers | None = None
         self._expires: float | None = None
         self._certificate: tuple[str, str] | None = None
         # Many requests notice at once that the token has expired; the program runs once for all of them.
-        self._running: asyncio.Task[Mapping[str, str]] | None = None
+        self._running: asyncio.Task[Headers] | None = None
 
-    def current(self) -> Mapping[str, str] | None:
+    def current(self) -> Headers | None:
         if self._expires is not None and _wall_clock() > self._expires - _LEEWAY:
             return None
         return self._headers
 
-    async def renew(self) -> Mapping[str, str]:
+    async def renew(self) -> Headers:
         if self._running is None:
             self._running = asyncio.create_task(self._fetch())
             self._running.add_done_callback(self._ended)
         # Shielded: a cancelled caller must not stop the program for the others.
         return await asyncio.shield(self._running)
 
-    def _ended(self, task: asyncio.Task[Mapping[str, str]]) -> None:
+    def _ended(self, task: asyncio.Task[Headers]) -> None:
         self._running = None
         if not task.cancelled():
             # Retrieve the exception, or asyncio logs it when every caller was cancelled.
             task.exception()
 
-    def refused(self, sent: Mapping[str, str]) -> bool:
+    def refused(self, sent: Headers) -> bool:
         if sent is self._headers:
             self._headers = None
         return True
 
-    async def _fetch(self) -> Mapping[str, str]:
+    async def _fetch(self) -> Headers:
         status = _read_output(self._plugin, await _run(self._plugin))
         if status.client_certificate_data and status.client_key_data:
             self._take_certificate(status.client_certificate_data, status.client_key_data)
@@ -121,7 +122,7 @@ async def _run(plugin: ExecPlugin) -> bytes:
     interactive = _is_interactive(plugin)
     process = await _start(plugin, program, interactive=interactive)
     try:
-        async with asyncio.timeout(_INTERACTIVE_TIMEOUT if interactive else _TIMEOUT):
+        async with asyncio.timeout(None if interactive else _TIMEOUT):
             out, err = await process.communicate()
     except TimeoutError as error:
         raise UnreachableError(f"the credential plugin {plugin.command!r} did not answer in time") from error

@@ -142,9 +142,12 @@ def read_kubeconfig(paths: list[Path]) -> Kubeconfig:
 def _exists(path: Path) -> bool:
     """Whether the file exists, also in a directory without permission: reading it then says what is wrong."""
     try:
-        return path.exists()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError:
         return True
+    return True
 
 
 def _read(path: Path) -> _File:

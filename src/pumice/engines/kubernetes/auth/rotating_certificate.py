@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
+from pumice.engines.kubernetes.api.http1 import Headers
 from pumice.engines.kubernetes.auth.credentials import Credentials
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
@@ -29,16 +29,16 @@ class RotatingCertificate:
     def generation(self) -> int:
         return self._inner.generation + self._renewals
 
-    def current(self) -> Mapping[str, str] | None:
+    def current(self) -> Headers | None:
         if time.monotonic() - self._checked >= _INTERVAL:
             self._checked = time.monotonic()
             self._reload()
         return self._inner.current()
 
-    async def renew(self) -> Mapping[str, str]:
+    async def renew(self) -> Headers:
         return await self._inner.renew()
 
-    def refused(self, sent: Mapping[str, str]) -> bool:
+    def refused(self, sent: Headers) -> bool:
         return self._reload() or self._inner.refused(sent)
 
     def _reload(self) -> bool:

@@ -19,7 +19,9 @@ class CertificateError(PumiceError):
 def tls_context(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
     """Return a context that trusts this authority (PEM) or, without one, those of the system."""
     try:
-        context = ssl.create_default_context(cadata=_text(authority) if authority is not None else None)
+        context = ssl.create_default_context(cadata=authority.decode("ascii") if authority is not None else None)
+    except UnicodeDecodeError as error:
+        raise CertificateError("is not a certificate authority in PEM form") from error
     except ssl.SSLError as error:
         raise CertificateError(f"is not a certificate authority in PEM form ({_reason(error)})") from error
     # Python 3.13 requires extensions that the authorities of many clusters lack, and refuses an intermediate authority
@@ -60,13 +62,6 @@ def _file(content: bytes) -> Iterator[str]:
 def _no_passphrase() -> str:
     # Without this callback OpenSSL prompts on the terminal.
     raise CertificateError("the key is protected by a passphrase; store it without one")
-
-
-def _text(pem: bytes) -> str:
-    try:
-        return pem.decode("ascii")
-    except UnicodeDecodeError as error:
-        raise CertificateError("is not a certificate authority in PEM form") from error
 
 
 def _reason(error: ssl.SSLError) -> str:

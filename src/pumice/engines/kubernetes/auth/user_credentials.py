@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
 
 from pumice.engines.kubernetes.api.errors import AccessError
+from pumice.engines.kubernetes.api.http1 import Headers
 from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
 from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials, ExecPlugin
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Exec, User
@@ -122,17 +124,19 @@ def _load_certificate(user: User, entry: Entry, tls: ssl.SSLContext | None) -> N
         raise AccessError(f"{entry.description}: {error}") from error
 
 
-def _impersonation(user: User, entry: Entry) -> Mapping[str, str]:
-    headers: dict[str, str] = {}
+def _impersonation(user: User, entry: Entry) -> Headers:
+    headers: dict[str, str | tuple[str, ...]] = {}
     if user.impersonate:
         headers["Impersonate-User"] = user.impersonate
     if user.impersonate_uid:
         headers["Impersonate-Uid"] = user.impersonate_uid
-    if user.impersonate_groups or user.impersonate_extra:
-        raise AccessError(
-            f"{entry.description}: as-groups and as-user-extra are not supported; "
-            "use an account that has the permissions itself"
-        )
+    more = user.impersonate_uid or user.impersonate_groups or user.impersonate_extra
+    if more and not user.impersonate:
+        raise AccessError(f"{entry.description}: as-uid, as-groups and as-user-extra need as, the user to impersonate")
+    if user.impersonate_groups:
+        headers["Impersonate-Group"] = tuple(user.impersonate_groups)
+    for name, values in (user.impersonate_extra or {}).items():
+        headers[f"Impersonate-Extra-{quote(name, safe='')}"] = tuple(values)
     return headers
 
 

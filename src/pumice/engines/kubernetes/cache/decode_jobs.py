@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.admission.size_limits import check_size
+from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model.codec import decode
 from pumice.model.findings import Finding
 from pumice.model.job import Job, Metadata
@@ -52,11 +53,7 @@ class CachedJob(Struct, frozen=True):
         return JobKey(self.namespace, self.name)
 
 
-class CachedCommand(Struct, frozen=True):
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
+class CachedCommand(Identity, frozen=True):
     job: JobKey
     command: Command
 

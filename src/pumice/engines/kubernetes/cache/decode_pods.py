@@ -12,9 +12,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
+from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, Terminated
+from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Waiting
-from pumice.model.timestamps import EPOCH, NEVER, read_time
+from pumice.model.units import EPOCH, NEVER, read_time
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
@@ -43,6 +45,10 @@ class _Meta(Struct, rename="camel", frozen=True):
     deletion_timestamp: str | None = None
     owner_references: list[_Owner] = []
 
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        return self.namespace, self.name, self.uid, self.resource_version
+
 
 class _Annotations(Struct, frozen=True):
     """The annotations that identify a pod within its job."""
@@ -58,50 +64,13 @@ class _PodMeta(_Meta, rename="camel", frozen=True):
     deletion_grace_period_seconds: int | None = None
 
 
-class _Terminated(Struct, rename="camel", frozen=True):
-    exit_code: int = 0
-    signal: int = 0
-    reason: str = ""
-    message: str = ""
-    finished_at: str | None = None
-
-
-class _Waiting(Struct, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class _Running(Struct, rename="camel", frozen=True):
-    started_at: str | None = None
-
-
-class _ContainerState(Struct, frozen=True):
-    waiting: _Waiting | None = None
-    running: _Running | None = None
-    terminated: _Terminated | None = None
-
-
-class _Condition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class _ContainerStatus(Struct, rename="camel", frozen=True):
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: _ContainerState = _ContainerState()
-
-
 class _PodStatus(Struct, rename="camel", frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: list[_Condition] = []
-    container_statuses: list[_ContainerStatus] = []
-    init_container_statuses: list[_ContainerStatus] = []
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
 
 
 class _SchedulingGroup(Struct, rename="camel", frozen=True):
@@ -132,13 +101,9 @@ class _Object(Struct, frozen=True):
     metadata: _Meta
 
 
-class CachedPod(Struct, frozen=True):
+class CachedPod(Identity, frozen=True):
     """A pod of a Job."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     job: JobKey
     job_uid: str
     observed: ObservedPod
@@ -146,13 +111,9 @@ class CachedPod(Struct, frozen=True):
     group: str = ""  # spec.schedulingGroup
 
 
-class CachedObject(Struct, frozen=True):
+class CachedObject(Identity, frozen=True):
     """The metadata of any other object."""
 
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
     job: JobKey | None = None
     job_uid: str = ""
 
@@ -161,14 +122,10 @@ class _PriorityClass(_Object, frozen=True):
     value: int = 0
 
 
-class CachedPriorityClass(Struct, frozen=True):
+class CachedPriorityClass(Identity, frozen=True):
     """A PriorityClass, which has no namespace."""
 
-    name: str
-    uid: str
-    resource_version: str
     value: int
-    namespace: str = ""
 
 
 _POD: Final = msgspec.json.Decoder(_Pod)
@@ -183,10 +140,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
     if owner is None or not _is_number(meta.annotations.index):
         return None
     return CachedPod(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
+        *meta.identity,
         job=JobKey(meta.namespace, owner.name),
         job_uid=owner.uid,
         observed=_observed(pod),
@@ -195,29 +149,12 @@ def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
     )
 
 
-class _Labelled(Struct, frozen=True):
-    labels: dict[str, str] = {}
-
-
-class _LabelledObject(Struct, frozen=True):
-    metadata: _Labelled
-
-
-def lacks_label(raw: bytes, label: str) -> bool:
-    return label not in msgspec.json.decode(raw, type=_LabelledObject).metadata.labels
-
-
 def decode_object(raw: bytes | msgspec.Raw) -> CachedObject:
     meta = _OBJECT.decode(raw).metadata
     owner = _owner(meta)
-    return CachedObject(
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        job=JobKey(meta.namespace, owner.name) if owner is not None else None,
-        job_uid=owner.uid if owner is not None else "",
-    )
+    if owner is None:
+        return CachedObject(*meta.identity)
+    return CachedObject(*meta.identity, JobKey(meta.namespace, owner.name), owner.uid)
 
 
 def decode_owned(raw: bytes | msgspec.Raw) -> CachedObject | None:
@@ -228,8 +165,7 @@ def decode_owned(raw: bytes | msgspec.Raw) -> CachedObject | None:
 
 def decode_priority_class(raw: bytes | msgspec.Raw) -> CachedPriorityClass:
     item = _PRIORITY_CLASS.decode(raw)
-    meta = item.metadata
-    return CachedPriorityClass(meta.name, meta.uid, meta.resource_version, item.value)
+    return CachedPriorityClass(*item.metadata.identity, item.value)
 
 
 def owned_by(manifest: dict[str, Any], uid: str) -> bool:
@@ -278,7 +214,7 @@ def _observed(pod: _Pod) -> ObservedPod:
     )
 
 
-def _waiting(status: _PodStatus, containers: list[_ContainerStatus]) -> Waiting | None:
+def _waiting(status: _PodStatus, containers: list[ContainerStatus]) -> Waiting | None:
     """The first container that waits for more than its turn, init containers first; else what the scheduler says.
 
     The scheduler may write after a pod has begun to run: what it says of such a pod is outdated.
@@ -292,7 +228,7 @@ def _waiting(status: _PodStatus, containers: list[_ContainerStatus]) -> Waiting 
     return None
 
 
-def _changed_at(containers: list[_ContainerStatus]) -> dt.datetime | None:
+def _changed_at(containers: list[ContainerStatus]) -> dt.datetime | None:
     running = (one.state.running.started_at for one in containers if one.state.running is not None)
     ended = (one.state.terminated.finished_at for one in containers if one.state.terminated is not None)
     return max(filter(None, map(_latest, (*running, *ended))), default=None)
@@ -327,16 +263,18 @@ def _has_ended(pod: _Pod) -> bool:
     )
 
 
-def _ended_for_good(container: _Container, spec: _PodSpec, end: _Terminated | None) -> bool:
+def _ended_for_good(container: _Container, spec: _PodSpec, end: Terminated | None) -> bool:
     if end is None or container.restart_policy_rules:
         return False
     policy = container.restart_policy or spec.restart_policy
     return policy == "Never" or (policy == "OnFailure" and end.exit_code == 0)
 
 
-def _end(container: str, ended: _Terminated) -> ContainerEnd:
+def _end(container: str, ended: Terminated) -> ContainerEnd:
     finished, last_line = _latest(ended.finished_at), ended.message.strip().rpartition("\n")[2]
-    return ContainerEnd(container, ended.exit_code, ended.reason, ended.signal, finished, last_line)
+    # These two say no more than the exit code.
+    reason = "" if ended.reason in ("Error", "Completed") else ended.reason
+    return ContainerEnd(container, ended.exit_code, reason, ended.signal, finished, last_line)
 
 
 def _latest(text: str | None) -> dt.datetime | None:

@@ -19,6 +19,13 @@ _TOMBSTONE_LIFE = 300.0
 Key = tuple[str, str]  # namespace and name
 
 
+class Identity(Struct, frozen=True):
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
 class HasIdentity(Protocol):
     @property
     def namespace(self) -> str: ...

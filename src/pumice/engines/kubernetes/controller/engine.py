@@ -19,8 +19,9 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job, reuse_spec
-from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, lacks_label, owned_by
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, owned_by
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
+from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
 from pumice.engines.kubernetes.controller.logging import LogThrottle
 from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
@@ -31,7 +32,7 @@ from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject, claim_names
 from pumice.model.snapshot import GangProvider, JobKey, Snapshot
 from pumice.model.status import JobStatus
-from pumice.model.timestamps import parse_time
+from pumice.model.units import parse_time
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,
@@ -59,6 +60,7 @@ class KubernetesEngine:
     recorder: EventRecorder
     metrics: Metrics
     now: Callable[[], dt.datetime]
+    log_tails: LogTailStorage | None = None  # None: logs go with their pods
     _throttle: LogThrottle = field(default_factory=lambda: LogThrottle(dt.timedelta(seconds=10)))
 
     async def observe(self, key: JobKey) -> Snapshot | None:
@@ -66,6 +68,8 @@ class KubernetesEngine:
         cached = self.cache.jobs.get(key.namespace, key.name)
         if cached is None:
             self.owned_objects.forget(key)
+            if self.log_tails is not None:
+                self.log_tails.forget(key)
             return None
         job = cached.job
         try:
@@ -114,14 +118,15 @@ class KubernetesEngine:
             # The job is gone; its objects would be garbage-collected.
             return
         job = cached.job
-        if isinstance(command, CreatePod | Ensure) and not _is_for(job, command):
-            # The job was recreated under the same name since this was decided.
-            return
         match command:
+            case CreatePod(manifest) if not owned_by(manifest, job.uid):
+                return  # The job was recreated under the same name since this was decided.
+            case Ensure(owned) if not owned_by(manifest_of(owned), job.uid):
+                return  # As above.
             case CreatePod(manifest):
                 await self._create_pod(job, manifest)
             case DeletePod():
-                await self._delete_pod(key, command)
+                await self._delete_pod(key, job, command)
             case Ensure(owned):
                 await self._ensure(job, owned)
             case Remove(kind, name):
@@ -153,33 +158,33 @@ class KubernetesEngine:
         pod = decode_pod(raw)
         if pod is None or pod.job_uid != job.uid:
             raise name_taken(resources.PODS.kind, name)
-        self._measure_latency(job, pod)
-        self.cache.pods.put(pod)
-        check_membership(manifest, pod)
-
-    def _measure_latency(self, job: Job, pod: CachedPod) -> None:
-        """Measure how long the job waited for its first pod."""
+        # Measure how long the job waited for its first pod.
         is_first = pod.observed.index == 0 and pod.observed.task == job.spec.tasks[0].name and not job.status.version
         if is_first and job.metadata.creation_timestamp is not None:
             waited = self.now() - parse_time(job.metadata.creation_timestamp)
             self.metrics.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
+        self.cache.pods.put(pod)
+        check_membership(manifest, pod)
 
     async def _existing_pod(self, job: Job, name: str) -> bytes:
         try:
             raw = await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
         except ApiError as error:
             raise failed("create", resources.PODS, name, error) from error
-        if lacks_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
+        pod = msgspec.json.decode(raw)
+        if keys.JOB_NAME not in (pod["metadata"].get("labels") or {}) and owned_by(pod, job.uid):
             message = f"Pod {name} has lost its label {keys.JOB_NAME} and is not watched without it; restore it"
             raise EngineError("FailedCreate", message)
         return raw
 
-    async def _delete_pod(self, key: JobKey, command: DeletePod) -> None:
+    async def _delete_pod(self, key: JobKey, job: Job, command: DeletePod) -> None:
         name, uid = command.name, command.uid
         known = self.cache.pods_of.get(key, {}).get(name)
         version = known.resource_version if command.unless_finished and known is not None else None
         if command.unless_finished and known is not None and known.observed.is_finished:
             return
+        if self.log_tails is not None:
+            await self.log_tails.keep(job, name, uid)
         try:
             raw = await self.client.delete(
                 resources.PODS, key.namespace, name, uid=uid, resource_version=version, attempts=ATTEMPTS
@@ -250,8 +255,3 @@ class KubernetesEngine:
         except ApiError as error:
             if not error.not_found:
                 raise failed("delete", resources.JOBS, key.name, error) from error
-
-
-def _is_for(job: Job, command: CreatePod | Ensure) -> bool:
-    manifest = command.manifest if isinstance(command, CreatePod) else manifest_of(command.owned)
-    return owned_by(manifest, job.uid)

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.controller.logging import LogThrottle
 from pumice.model.job import Job
-from pumice.model.timestamps import to_seconds
+from pumice.model.units import to_seconds
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 from pumice.reconcile.decision import JobEvent
 

@@ -7,11 +7,10 @@ machines differ, and are set.
 from __future__ import annotations
 
 import datetime as dt
-import enum
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +19,13 @@ from msgspec.structs import replace
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.model.timestamps import to_microseconds
+from pumice.engines.kubernetes.install import names
+from pumice.model.units import to_microseconds
 
 _log = logging.getLogger(__name__)
-_UNKNOWN_HOLDER: Final = "an unknown controller"
 
 
-class _Spec(msgspec.Struct, rename="camel", frozen=True):
+class _Spec(Struct, rename="camel", frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: str | None = None
@@ -34,12 +33,12 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True):
     lease_transitions: int | None = None
 
 
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
+class _Meta(Struct, rename="camel", frozen=True):
     resource_version: str
     name: str = ""
 
 
-class _Lease(msgspec.Struct, frozen=True):
+class _Lease(Struct, frozen=True):
     metadata: _Meta
     spec: _Spec = _Spec()
 
@@ -58,11 +57,6 @@ class Observed(Struct, frozen=True):
     since: float = 0.0
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
-    @classmethod
-    def unknown(cls, name: str, now: float) -> Observed:
-        """Return a Lease that cannot be seen, and may be held until it must have expired."""
-        return cls(name, "", now, _Spec(holder_identity=_UNKNOWN_HOLDER))
-
     def updated(self, raw: bytes | msgspec.Raw, now: float) -> Observed:
         lease = msgspec.json.decode(raw, type=_Lease)
         version = lease.metadata.resource_version
@@ -74,29 +68,19 @@ class Observed(Struct, frozen=True):
         return "" if expired else self.spec.holder_identity or ""
 
 
-class Taken(enum.Enum):
-    YES = "this process holds it"
-    NO = "another process holds it"
-    SKIPPED = "there is no such namespace, or this process may not hold Leases there"
-
-
 @dataclass(slots=True)
 class LeaseLock:
     client: Client
-    namespace: str
     name: str
     identity: str
     now: Callable[[], dt.datetime]
     monotonic: Callable[[], float]
     durations: Durations = field(default_factory=Durations)
     is_held: bool = False
-    is_readable: bool = True
-    refusal: ApiError | None = None  # why it was skipped last
-    _was_held: bool = False
     _observed: Observed = field(default_factory=Observed)
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{names.LEASE_NAMESPACE}/{self.name}"
 
     @property
     def holder(self) -> str:
@@ -105,105 +89,59 @@ class LeaseLock:
         return "" if holder == self.identity else holder
 
     async def observe(self) -> None:
-        """Read the Lease. Where only lists are allowed, read it from a list."""
-        self.refusal, self.is_readable = None, True
+        """Read the Lease."""
         try:
-            raw: bytes | msgspec.Raw = await self.client.get(resources.LEASES, self.namespace, self.name, urgent=True)
+            raw = await self.client.get(resources.LEASES, names.LEASE_NAMESPACE, self.name, urgent=True)
         except ApiError as error:
-            if error.not_found:
-                self._observed = replace(self._observed, version="")
-                return
-            if not error.is_forbidden:
+            if not error.not_found:
                 raise
-            self._skip(error)
-            await self._observe_in_list()
+            self._observed = replace(self._observed, version="")
         else:
             self._observed = self._observed.updated(raw, self.monotonic())
 
-    async def _observe_in_list(self) -> None:
-        selector = f"metadata.name={self.name}"
-        try:
-            async for items, _ in self.client.list_pages(resources.LEASES, self.namespace, field_selector=selector):
-                for raw in items:
-                    self._observed = self._observed.updated(raw, self.monotonic())
-        except ApiError as error:
-            if not error.is_forbidden:
-                raise
-            self.is_readable = False
-
-    async def take(self) -> Taken:
-        """Acquire or renew the Lease."""
+    async def take(self) -> bool:
+        """Acquire or renew the Lease, unless another process holds it."""
         if self.is_held:
             # Usually nothing else wrote, so one request is enough.
             try:
-                return await self._write(self._body(self.identity))
+                await self._write(self.identity)
             except ApiError as error:
                 # Not found: the Lease was deleted, and the first to create it holds it.
                 if not error.is_conflict and not error.not_found:
                     raise
+            else:
+                return True
         self.is_held = False
         await self.observe()
         if self.holder:
-            return Taken.NO
-        if self.refusal is not None:
-            return Taken.SKIPPED
+            return False
         try:
-            return await (self._write(self._body(self.identity)) if self._observed.version else self._create())
+            await self._write(self.identity)
         except ApiError as error:
-            if error.is_conflict or error.already_exists:
-                return Taken.NO
-            return self._skipped_namespace(error)
+            if not error.is_conflict and not error.already_exists:
+                raise
+            return False
+        self.is_held = True
+        return True
 
     async def release(self) -> None:
         """Give the Lease up, so that others need not wait until it expires."""
         if not self.is_held:
             return
         try:
-            await self._write(self._body(holder="", duration=1))
+            await self._write(holder="", duration=1)
         except ApiError as error:
             _log.info("could not release Lease %s: %s", self, error)
         self.is_held = False
 
-    def _skipped_namespace(self, error: ApiError) -> Taken:
-        """Skip a namespace that does not exist (any more), but wait for a holder whose Lease went with it."""
-        if "NamespaceTerminating" in error.causes:
-            if not self._was_held and not self._observed.spec.holder_identity:
-                self._observed = Observed.unknown(self.name, self.monotonic())
-        elif error.is_forbidden:
-            self._skip(error)
-        elif not error.not_found:
-            raise error
-        self.refusal = error
-        return Taken.NO if self.holder else Taken.SKIPPED
-
-    def _skip(self, error: ApiError) -> None:
-        # Others rely on a Lease that was held once.
-        if self._was_held:
-            raise error
-        self.refusal = error
-
-    async def _create(self) -> Taken:
-        body = msgspec.json.encode(self._body(self.identity))
-        raw = await self.client.create(resources.LEASES, self.namespace, body, urgent=True)
-        return self._written(raw)
-
-    async def _write(self, body: dict[str, Any]) -> Taken:
-        encoded = msgspec.json.encode(body)
-        raw = await self.client.replace(resources.LEASES, self.namespace, self.name, encoded, urgent=True)
-        return self._written(raw)
-
-    def _written(self, raw: bytes) -> Taken:
-        self._observed = self._observed.updated(raw, self.monotonic())
-        self.is_held = self._was_held = True
-        return Taken.YES
-
-    def _body(self, holder: str, duration: int | None = None) -> dict[str, Any]:
+    async def _write(self, holder: str, duration: int | None = None) -> None:
+        """Replace the Lease as it was seen last, or create it."""
         timestamp, spec = to_microseconds(self.now()), self._observed.spec
         changes = holder != (spec.holder_identity or "")
-        metadata = {"name": self.name, "namespace": self.namespace}
+        metadata = {"name": self.name, "namespace": names.LEASE_NAMESPACE}
         if self._observed.version:
             metadata["resourceVersion"] = self._observed.version
-        return {
+        lease: dict[str, Any] = {
             "apiVersion": resources.LEASES.api_version,
             "kind": resources.LEASES.kind,
             "metadata": metadata,
@@ -215,3 +153,9 @@ class LeaseLock:
                 "leaseTransitions": (spec.lease_transitions or 0) + (1 if changes and holder else 0),
             },
         }
+        body = msgspec.json.encode(lease)
+        if self._observed.version:
+            write = self.client.replace(resources.LEASES, names.LEASE_NAMESPACE, self.name, body, urgent=True)
+        else:
+            write = self.client.create(resources.LEASES, names.LEASE_NAMESPACE, body, urgent=True)
+        self._observed = self._observed.updated(await write, self.monotonic())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-import gc
 import logging
 import sys
 import time
@@ -24,7 +23,6 @@ from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults, with_first_min_available
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
@@ -32,6 +30,7 @@ from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.health import ApiServerCheck, add_metrics, health_app, serve
 from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, LeaderElector
 from pumice.engines.kubernetes.controller.lease import Durations
+from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
 from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
@@ -50,6 +49,7 @@ _REST: Final = 10.0
 _LARGE_PASSES: Final = 2
 # Counts in the status of a job may be so late. Kubernetes' own controller of Jobs waits as long.
 _STATUS_INTERVAL: Final = dt.timedelta(seconds=1)
+_TEXT_INTERVAL: Final = dt.timedelta(seconds=10)
 
 _log = logging.getLogger(__name__)
 
@@ -58,13 +58,13 @@ class Settings(Struct, frozen=True):
     gang: str = choice.AUTO
     namespaces: Sequence[str] = ()
     leader_elect: bool = True
-    lease_namespace: str = ""
     listen: tuple[str, int] = ("127.0.0.1", 8081)
     any_port: bool = False  # use a free port if that one is taken
     metrics_listen: tuple[str, int] | None = None  # for /metrics alone
     workers: int = 32
     parallel_writes: int = 64
     scheduler: str = COSCHEDULING.scheduler  # of coscheduling
+    keep_log_tails: bool = False  # of the first failed pod of each attempt
     durations: Durations = field(default_factory=Durations)
 
 
@@ -79,7 +79,7 @@ class Controller:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.client, self.settings, self.now = client, settings, now
+        self.client, self.settings, self.now, self.monotonic = client, settings, now, monotonic
         self.registry, self.kubernetes = registry, kubernetes
         # The queues of the namespaces that this process leads, or one for ALL_NAMESPACES.
         self.queues: dict[str, KeyQueue] = {}
@@ -94,7 +94,7 @@ class Controller:
         self.owned_objects = OwnedObjectManager(client, self.cache, self.secrets)
         self.recorder = EventRecorder(client, now)
         self.metrics = Metrics(client, self.cache, self.recorder, self.queues)
-        self.elector = LeaderElector(client, now, settings.lease_namespace, monotonic, settings.durations)
+        self.elector = LeaderElector(client, now, monotonic, settings.durations)
         self.api_server = ApiServerCheck(client)
         self._threads = ThreadPoolExecutor(_LARGE_PASSES, thread_name_prefix="pass")
         self.port = 0  # of health and metrics, once it listens
@@ -129,6 +129,7 @@ class Controller:
             recorder=self.recorder,
             metrics=self.metrics,
             now=self.now,
+            log_tails=self._log_tails(),
         )
         context = Context(self.registry, self.kubernetes, queue_rules=gang.name == "volcano")
         lead = asyncio.create_task(self._lead(engine, context))
@@ -146,6 +147,11 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _log_tails(self) -> LogTailStorage | None:
+        if not self.settings.keep_log_tails:
+            return None
+        return LogTailStorage(self.client, self.cache, self.now, self.monotonic)
+
     async def _gang(self) -> tuple[GangProvider, PodGroupManager | None]:
         """Choose the gang provider, once the cluster serves Jobs."""
         name, resource = choice.choose(self.settings.gang, await self._discover())
@@ -158,7 +164,7 @@ class Controller:
         while True:
             try:
                 offered = await self.client.discover()
-                if has_resource(offered, resources.JOBS) and has_resource(offered, resources.COMMANDS):
+                if {resources.JOBS.identity, resources.COMMANDS.identity} <= offered:
                     return offered
                 reason = "the cluster has no Job CRD: `pumice install --crds-only | kubectl apply --server-side -f -`"
             except ApiError as error:
@@ -173,10 +179,6 @@ class Controller:
     async def _lead(self, engine: KubernetesEngine, context: Context) -> None:
         """Serve jobs while this process is the leader."""
         await self.cache.synced()
-        # The cached objects stay; scanning them for garbage is wasted time.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 100)
         # A thread with a large job gives way to the event loop after so long: by default 5 ms, several times a pass.
         sys.setswitchinterval(0.001)
         _log.info("watching: %d jobs, %d pods", len(self.cache.jobs), len(self.cache.pods))
@@ -193,6 +195,7 @@ class Controller:
             parallel=self.settings.parallel_writes,
             rest=_REST,
             status_interval=_STATUS_INTERVAL,
+            text_interval=_TEXT_INTERVAL,
             threads=self._threads,
         )
         for job in self.cache.jobs:

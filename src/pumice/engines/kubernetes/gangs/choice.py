@@ -6,20 +6,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pumice.engines.kubernetes.api import resources
-from pumice.engines.kubernetes.api.discovery import has_resource
-from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.api.resources import POD_GROUPS, Resource
 from pumice.model.pumice_error import PumiceError
 from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 
 AUTO: Final = "auto"
 NONE: Final = NO_GANG.name
-# The PodGroups of each provider, best first.
-PROVIDERS: Final[dict[str, tuple[Resource, ...]]] = {
-    VOLCANO.name: (resources.VOLCANO_POD_GROUPS,),
-    NATIVE.name: resources.NATIVE_POD_GROUPS,
-    COSCHEDULING.name: (resources.COSCHEDULING_POD_GROUPS,),
-}
 CHOICES: Final = (AUTO, *GANG_PROVIDERS)
 _HINTS: Final = {
     VOLCANO.name: "install Volcano's scheduler, or `pumice install --gang volcano` for its definitions alone",
@@ -37,13 +29,13 @@ class GangError(PumiceError):
 
 def choose(requested: str, offered: frozenset[str]) -> tuple[str, Resource | None]:
     """The name of the provider and the resource of its PodGroups."""
-    for name, kinds in PROVIDERS.items():
+    for name, kinds in POD_GROUPS.items():
         for resource in kinds:
-            if requested in (name, AUTO) and has_resource(offered, resource):
+            if requested in (name, AUTO) and resource.identity in offered:
                 return name, resource
     if requested in (NONE, AUTO):
         return NONE, None
-    missing = " or ".join(resource.identity for resource in PROVIDERS[requested])
+    missing = " or ".join(resource.identity for resource in POD_GROUPS[requested])
     raise GangError(f"--gang {requested}: the cluster does not serve {missing}", _HINTS[requested])
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from pumice.diagnosis.cluster.objects import Condition
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_owned, owned_by
+from pumice.engines.kubernetes.cache.store import Identity
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import VOLCANO, GangProvider, JobKey, ObservedGroup
@@ -28,14 +29,6 @@ from pumice.runtime.ports import EngineError
 _ADMITTED: Final = "Inqueue"
 _VOLCANO_SCHEDULED: Final = "Scheduled"
 _NATIVE_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")  # since 1.37, and in 1.36
-
-
-class Condition(msgspec.Struct, rename="camel", frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -54,11 +47,7 @@ class _Group(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-class CachedGroup(Struct, frozen=True):
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
+class CachedGroup(Identity, frozen=True):
     job: JobKey
     job_uid: str
     spec: Manifest
@@ -191,22 +180,13 @@ class PodGroupManager:
                     raise failed("delete", self.resource, name, error) from error
                 raw = b"{}"
             # The answer is the PodGroup if a finalizer keeps it, else a Status.
-            answer = msgspec.json.decode(raw, type=_Deleted).metadata
-            if answer.deletion_timestamp is None:
+            answer = msgspec.json.decode(raw).get("metadata") or {}
+            if answer.get("deletionTimestamp") is None:
                 self.watched.remove(group)
             else:
                 # It stays until its pods are gone. Its successor has the same name, so the job waits for its removal.
-                deleting = msgspec.structs.replace(group, is_deleting=True, resource_version=answer.resource_version)
-                self.watched.put(deleting)
-
-
-class _DeletedMeta(msgspec.Struct, rename="camel", frozen=True):
-    deletion_timestamp: str | None = None
-    resource_version: str = ""
-
-
-class _Deleted(msgspec.Struct, frozen=True):
-    metadata: _DeletedMeta = _DeletedMeta()
+                version = str(answer.get("resourceVersion", ""))
+                self.watched.put(msgspec.structs.replace(group, is_deleting=True, resource_version=version))
 
 
 def check_membership(wanted: Manifest, created: CachedPod) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.manifests import REPLICAS, ComponentOptions, InstallOptions
 from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Component
@@ -22,7 +23,7 @@ from pumice.model.pumice_error import PumiceError
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 # Flags that the manifests set themselves; all others are an operator's.
 _OWN_FLAGS: Final[Mapping[Component, frozenset[str]]] = {
-    "controller": frozenset({"--gang", "--listen", "--metrics-listen"}),
+    "controller": frozenset({"--gang", "--listen", "--metrics-listen", "--keep-log-tails"}),
     "webhook": frozenset({"--gang", "--listen", "--metrics-listen", "--namespace", "--service"}),
 }
 
@@ -37,10 +38,21 @@ class Installation(Struct, frozen=True):
 
     @property
     def gang(self) -> str:
+        gang = self._flag("gang", "auto")
+        return gang if gang in CHOICES else "auto"
+
+    @property
+    def keeps_log_tails(self) -> bool:
+        return self._flag("keep-log-tails", "false").lower() in ("", "1", "true", "yes")
+
+    def _flag(self, name: str, default: str) -> str:
+        """Return the value of a flag of the controller, which may be in its environment."""
         container = self._container("controller")
         env = {str(one.get("name")): str(one.get("value")) for one in container.get("env") or []}
-        gang = dict(_flags(container)).get("--gang") or env.get("PUMICE_GANG", "auto")
-        return gang if gang in names.GANGS else "auto"
+        given = dict(_flags(container))
+        if f"--{name}" in given:
+            return given[f"--{name}"]
+        return env.get("PUMICE_" + name.upper().replace("-", "_"), default)
 
     @property
     def has_webhook(self) -> bool:
@@ -50,25 +62,21 @@ class Installation(Struct, frozen=True):
         """Return the options whose manifests keep this installation, but for what is given."""
         kept = {component: self._kept(component, image) for component in self.deployments}
         return InstallOptions(
-            image or kept["controller"].image, self.namespace, gang or self.gang, webhook=self.has_webhook, kept=kept
+            image or kept["controller"].image,
+            self.namespace,
+            gang or self.gang,
+            webhook=self.has_webhook,
+            keep_log_tails=self.keeps_log_tails,
+            kept=kept,
         )
 
     def _kept(self, component: Component, image: str) -> ComponentOptions:
-        container = self._container(component)
+        container, own = self._container(component), _OWN_FLAGS[component]
         replicas = (self.deployments[component].get("spec") or {}).get("replicas", REPLICAS)
+        flags = tuple(f"{flag}={value}" if value else flag for flag, value in _flags(container) if flag not in own)
         return ComponentOptions(
-            image or str(container.get("image", "")),
-            replicas,
-            tuple(self._kept_flags(component)),
-            container.get("resources") or {},
+            image or str(container.get("image", "")), replicas, flags, container.get("resources") or {}
         )
-
-    def _kept_flags(self, component: Component) -> Iterator[str]:
-        for flag, value in _flags(self._container(component)):
-            # Earlier versions set this flag; it was nobody's choice.
-            is_old = (flag, value) == ("--lease-namespace", self.namespace)
-            if flag not in _OWN_FLAGS[component] and not is_old:
-                yield f"{flag}={value}" if value else flag
 
     def _container(self, component: Component) -> Mapping[str, Any]:
         """Return the container of Pumice, which may have others beside it."""
@@ -92,10 +100,8 @@ async def find_installation(client: Client, namespace: str = "") -> Installation
 
 
 async def _deployments(client: Client, namespace: str) -> list[Mapping[str, Any]]:
-    selector = ",".join(f"{key}={value}" for key, value in names.labels().items())
-
     async def listed(where: str | None) -> list[Mapping[str, Any]]:
-        pages = client.list_pages(DEPLOYMENTS, where, label_selector=selector)
+        pages = client.list_pages(DEPLOYMENTS, where, label_selector=names.selector())
         return [msgspec.json.decode(item) for items, _ in [page async for page in pages] for item in items]
 
     try:

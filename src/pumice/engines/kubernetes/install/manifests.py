@@ -50,6 +50,7 @@ class InstallOptions(Struct, frozen=True):
     namespace: str = names.NAMESPACE
     gang: str = "auto"
     webhook: bool = True
+    keep_log_tails: bool = False
     # Addresses of the API server, from which alone the webhook can be reached; empty: no NetworkPolicy.
     api_servers: tuple[str, ...] = ()
     # What an upgrade keeps.
@@ -62,8 +63,8 @@ class InstallOptions(Struct, frozen=True):
 def manifests(options: InstallOptions) -> Iterator[Manifest]:
     yield _namespace(options.namespace)
     yield from custom_resources(volcano=options.gang == "volcano")
-    yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook)
-    yield from _controller(options.namespace, options.of("controller"), options.gang)
+    yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook, log_tails=options.keep_log_tails)
+    yield from _controller(options)
     if options.webhook:
         yield from _webhook(options.namespace, options.of("webhook"), options.gang)
         yield from webhook_configurations.by_service(options.namespace)
@@ -76,23 +77,23 @@ def _namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**names.labels(), **levels}}}
 
 
-def _controller(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:
+def _controller(options: InstallOptions) -> Iterator[Manifest]:
     component = _Component(
         label="controller",
         name=names.CONTROLLER,
         arguments=(
             "controller",
-            f"--gang={gang}",
-            f"--lease-namespace={namespace}",
+            f"--gang={options.gang}",
             f"--listen=0.0.0.0:{names.HEALTH_PORT}",
             f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}",
+            *(("--keep-log-tails",) if options.keep_log_tails else ()),
         ),
         port_name="health",
         port=names.HEALTH_PORT,
         scheme="HTTP",
         memory="512Mi",
     )
-    yield from _workload(component, namespace, options, [_METRICS])
+    yield from _workload(component, options.namespace, options.of("controller"), [_METRICS])
 
 
 def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:

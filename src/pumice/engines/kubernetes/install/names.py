@@ -20,8 +20,6 @@ WEBHOOK_PORT: Final = 9443
 HEALTH_PORT: Final = 8081
 METRICS_PORT: Final = 8080
 
-GANGS: Final = ("auto", "volcano", "native", "coscheduling", "none")
-
 
 def certificates(service: str) -> str:
     """Return the name of the Secret with the certificates of the webhook behind a Service."""
@@ -32,3 +30,8 @@ def labels(component: str = "") -> dict[str, str]:
     """Return the labels of a component, or those that all objects of Pumice have in common."""
     part = {"app.kubernetes.io/component": component} if component else {}
     return {"app.kubernetes.io/name": "pumice", **part}
+
+
+def selector(component: str = "") -> str:
+    """Return those labels as a selector of a list."""
+    return ",".join(f"{key}={value}" for key, value in labels(component).items())

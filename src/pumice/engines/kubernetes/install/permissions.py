@@ -37,6 +37,8 @@ class Grant(Struct, frozen=True):
     namespace: str = ""
     # Only with these gang providers; empty: with every provider.
     gangs: tuple[str, ...] = ()
+    # Only with --keep-log-tails.
+    log_tails: bool = False
 
     @property
     def is_cluster_wide(self) -> bool:
@@ -64,6 +66,14 @@ GRANTS: Final = (
     ),
     Grant("controller", "bus.volcano.sh", ("commands",), (*_WATCH, "delete"), "executes Commands, then deletes them"),
     Grant("controller", "", ("pods",), ("get", *_WATCH, "create", "delete"), "runs the pods of jobs"),
+    Grant(
+        "controller",
+        "",
+        ("pods/log",),
+        ("get",),
+        "keeps the last lines of the first failed pod of each attempt in a Secret of the job",
+        log_tails=True,
+    ),
     Grant("controller", "", ("services", "configmaps"), _MANAGE, "manages host names and host lists of jobs"),
     Grant(
         "controller",
@@ -129,15 +139,6 @@ GRANTS: Final = (
         "creates this Lease; finds the Leases of controllers that serve single namespaces",
         namespace=names.LEASE_NAMESPACE,
     ),
-    # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
-    Grant(
-        "controller",
-        "coordination.k8s.io",
-        ("leases",),
-        ("get", "list", "create", "update"),
-        "leader election among controllers for single namespaces, and of earlier versions",
-        own_namespace=True,
-    ),
     Grant(
         "webhook",
         "",
@@ -174,15 +175,19 @@ GRANTS: Final = (
 )
 
 
-def granted(gang: str, *, webhook: bool = True) -> Iterator[Grant]:
+def granted(gang: str, *, webhook: bool = True, log_tails: bool = False) -> Iterator[Grant]:
     """Return the grants of an installation with this gang provider."""
-    return (grant for grant in GRANTS if grant.applies(gang) and (webhook or grant.component != "webhook"))
+    for grant in GRANTS:
+        if grant.applies(gang) and (webhook or grant.component != "webhook") and (log_tails or not grant.log_tails):
+            yield grant
 
 
-def rbac_objects(namespace: str, gang: str, *, webhook: bool) -> Iterator[Manifest]:
+def rbac_objects(namespace: str, gang: str, *, webhook: bool, log_tails: bool = False) -> Iterator[Manifest]:
     """Return the ServiceAccounts, roles and bindings of controller and webhook."""
     for component, account in ACCOUNTS.items():
-        grants = [grant for grant in granted(gang, webhook=webhook) if grant.component == component]
+        grants = [
+            grant for grant in granted(gang, webhook=webhook, log_tails=log_tails) if grant.component == component
+        ]
         if not grants:
             continue
         labels = names.labels(component)
@@ -202,6 +207,8 @@ def rule(grant: Grant) -> Manifest:
 
 
 def _role(kind: str, metadata: Manifest, namespace: str, grants: Sequence[Grant]) -> Iterator[Manifest]:
+    if not grants:
+        return
     account = metadata["name"]
     yield {
         "apiVersion": f"{_RBAC}/v1",

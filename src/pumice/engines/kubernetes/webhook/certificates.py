@@ -51,7 +51,7 @@ def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> 
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return True
-    if key.public_key() != certificate.public_key() or set(alternatives) != set(_subject_names(names)):
+    if key.public_key() != certificate.public_key() or set(alternatives) != {_general_name(name) for name in names}:
         return True
     return _is_expiring(certificate, now) or _is_expiring(authority, now)
 
@@ -88,15 +88,12 @@ def renewed(
             key = serialization.load_pem_private_key(previous.authority_key, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             key = None
-        if isinstance(key, ec.EllipticCurvePrivateKey) and _can_sign(older[0], key, now):
+        # Key and authority are stored side by side, and may not belong together.
+        is_usable = not _is_expiring(older[0], now)
+        if is_usable and isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == older[0].public_key():
             return _signed(older, key, names, now)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     return _signed([_new_authority(authority_key, now), *older], authority_key, names, now)
-
-
-def _can_sign(authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> bool:
-    """Whether a certificate signed with the key will be trusted; key and authority are stored side by side."""
-    return key.public_key() == authority.public_key() and not _is_expiring(authority, now)
 
 
 def _is_expiring(certificate: x509.Certificate, now: dt.datetime) -> bool:
@@ -136,7 +133,7 @@ def _signed(
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs_certificates=False), True),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.SubjectAlternativeName(_subject_names(names)), False),
+        (x509.SubjectAlternativeName([_general_name(name) for name in names]), False),
         # Old and new authority have the same name; this identifier tells them apart.
         (identifier, False),
     ):
@@ -177,10 +174,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _subject_names(names: Sequence[str]) -> list[x509.GeneralName]:
-    return [_general_name(name) for name in names]
 
 
 def _general_name(name: str) -> x509.GeneralName:

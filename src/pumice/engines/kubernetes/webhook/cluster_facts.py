@@ -14,9 +14,9 @@ import msgspec
 from pumice.admission.context import Context, Queue
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.informer import Informer
+from pumice.engines.kubernetes.cache.store import Identity
 from pumice.engines.kubernetes.gangs.choice import GangError, choose
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import dropped_fields
@@ -28,40 +28,16 @@ _log = logging.getLogger(__name__)
 INTERVAL: Final = 30.0
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    uid: str = ""
-    resource_version: str = ""
+class _Queue(Identity, frozen=True):
+    parent: str
+    state: str
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    parent: str = ""
-
-
-class _Status(msgspec.Struct, frozen=True):
-    state: str = ""
-
-
-class _Queue(msgspec.Struct, frozen=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-    @property
-    def namespace(self) -> str:
-        return ""
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.resource_version
+def _decode_queue(raw: msgspec.Raw) -> _Queue:
+    queue = msgspec.json.decode(raw)
+    meta, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
+    identity = ("", meta["name"], meta.get("uid", ""), meta.get("resourceVersion", ""))
+    return _Queue(*identity, spec.get("parent", ""), status.get("state", ""))
 
 
 @dataclass(slots=True)
@@ -99,13 +75,13 @@ class ClusterFacts:
         except (ApiError, GangError) as error:
             self._warn("gang provider", str(error))
             return
-        if provider != "volcano" or not has_resource(offered, resources.VOLCANO_QUEUES):
+        if provider != "volcano" or resources.VOLCANO_QUEUES.identity not in offered:
             self._queues = None
         elif self._queues is None:
             self._queues = Informer(
                 self.client,
                 resources.VOLCANO_QUEUES,
-                decode=lambda raw: msgspec.json.decode(raw, type=_Queue),
+                decode=_decode_queue,
                 changed=lambda _before, _after: None,
             )
 
@@ -114,8 +90,8 @@ class ClusterFacts:
         if self._queues is None or not self._queues.synced.is_set() or not self._queues.items:
             return None
         queues = self._queues.items.values()
-        children = Counter(queue.spec.parent for queue in queues)
-        return {queue.name: Queue(queue.status.state, children[queue.name]) for queue in queues}
+        children = Counter(queue.parent for queue in queues)
+        return {queue.name: Queue(queue.state, children[queue.name]) for queue in queues}
 
     async def _dropped(self) -> tuple[str, ...]:
         try:

@@ -83,9 +83,12 @@ class ServiceRegistration:
         """Change what is different, by compare-and-set: replicas must not undo each other's changes."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         for _ in range(_ATTEMPTS):
-            existing = await self._read(manifest)
+            # A patch that changes nothing reads it, and needs no other permission than the real one.
+            raw = await self.client.merge_patch(_RESOURCES[kind], None, name, b"{}", dry_run=True, attempts=_ATTEMPTS)
+            existing = msgspec.json.decode(raw, type=Manifest)
             hooks, version = existing.get("webhooks") or [], existing["metadata"]["resourceVersion"]
-            if other := self._other_namespace(hooks):
+            called = (str((hook["clientConfig"].get("service") or {}).get("namespace", "")) for hook in hooks)
+            if other := next((namespace for namespace in called if namespace not in ("", self.namespace)), ""):
                 # After a move to another namespace. With this CA and Fail, no Job could be created there.
                 if self._warnings.first(kind):
                     _log.warning("%s %s now calls the webhook in namespace %s and is left to it", kind, name, other)
@@ -97,7 +100,8 @@ class ServiceRegistration:
             patch = webhook_configurations.ca_bundle_patch(manifest, base64.b64encode(after).decode())
             try:
                 if enforce:
-                    await _apply(self.client, _at_version(_enforced(patch), version))
+                    enforced = [{**hook, "failurePolicy": "Fail"} for hook in patch["webhooks"]]
+                    await _apply(self.client, _at_version({**patch, "webhooks": enforced}, version))
                     # Without the field, which stays as its default, Fail: an owner of it would conflict with
                     # `kubectl apply --server-side` of the manifests, which sets Ignore again until the next pass.
                     await _apply(self.client, patch)
@@ -110,17 +114,6 @@ class ServiceRegistration:
             else:
                 return Publication(replaced=not is_same and any(published), is_sole=count(after) == 1)
         raise OSError(f"another writer changed {kind} {name} {_ATTEMPTS} times in a row")
-
-    def _other_namespace(self, hooks: Sequence[Manifest]) -> str:
-        """Return the namespace of the Service that a configuration calls, if that is another one."""
-        found = [str((hook["clientConfig"].get("service") or {}).get("namespace", self.namespace)) for hook in hooks]
-        return next((namespace for namespace in found if namespace != self.namespace), "")
-
-    async def _read(self, manifest: Manifest) -> Manifest:
-        """Read a configuration by a patch that changes nothing, which needs no other permission than the real one."""
-        resource, name = _RESOURCES[manifest["kind"]], manifest["metadata"]["name"]
-        raw = await self.client.merge_patch(resource, None, name, b"{}", dry_run=True, attempts=_ATTEMPTS)
-        return msgspec.json.decode(raw, type=Manifest)
 
 
 @dataclass(slots=True)
@@ -171,10 +164,6 @@ async def _apply(client: Client, manifest: Manifest) -> None:
 
 def _ca_bundles(configuration: Manifest) -> list[str]:
     return [hook.get("clientConfig", {}).get("caBundle", "") for hook in configuration.get("webhooks") or []]
-
-
-def _enforced(patch: Manifest) -> Manifest:
-    return {**patch, "webhooks": [{**hook, "failurePolicy": "Fail"} for hook in patch["webhooks"]]}
 
 
 def _at_version(patch: Manifest, version: str) -> Manifest:

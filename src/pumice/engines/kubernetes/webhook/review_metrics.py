@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -17,21 +16,6 @@ TOO_MANY: Final = "too many"
 NO_CERTIFICATE: Final = "no certificate"
 # A review takes about a millisecond, and the API server waits at most ten seconds.
 _SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-
-
-class _Response(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Answer(msgspec.Struct):
-    response: _Response
-
-
-_ANSWER: Final = msgspec.json.Decoder(_Answer)
-
-
-def outcome(answer: bytes) -> str:
-    return ALLOWED if _ANSWER.decode(answer).response.allowed else DENIED
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Answers one AdmissionReview, bytes in and bytes out.
+"""Answers one AdmissionReview, bytes in and bytes out, and says whether the Job is allowed.
 
 `admission/review.py` has the rules. A server must also survive hostile input and defects, report all findings even if
 the schema would refuse the Job first, and warn of fields that the API server dropped before the review.
@@ -16,11 +16,12 @@ from pumice.admission import review
 from pumice.admission.context import Context
 from pumice.admission.portability import paths_of_field
 from pumice.engines.kubernetes.webhook.schema_check import Schema, fits
+from pumice.model import keys
 from pumice.model.pumice_error import PumiceError
 
 _log = logging.getLogger(__name__)
 
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+Answer = tuple[bytes, bool]
 _NO_REVIEW: Final = f"not an {review.KIND} of {review.API_VERSION}"
 
 
@@ -28,7 +29,7 @@ class MalformedReviewError(PumiceError):
     """The request is not an AdmissionReview."""
 
 
-def mutated(body: bytes, context: Context, schema: Schema) -> bytes:
+def mutated(body: bytes, context: Context, schema: Schema) -> Answer:
     sent = _decoded(body)
     try:
         job = sent["request"].get("object")
@@ -41,7 +42,7 @@ def mutated(body: bytes, context: Context, schema: Schema) -> bytes:
         return _encoded(_internal_error(sent))
 
 
-def validated(body: bytes, context: Context, dropped: tuple[str, ...]) -> bytes:
+def validated(body: bytes, context: Context, dropped: tuple[str, ...]) -> Answer:
     sent = _decoded(body)
     try:
         answer = review.validate(sent, context)
@@ -79,7 +80,7 @@ def _warn_of_dropped(request: Mapping[str, Any], response: dict[str, Any], dropp
 def _as_written(job: object) -> object:
     metadata = job.get("metadata") if isinstance(job, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    text = annotations.get(LAST_APPLIED) if isinstance(annotations, dict) else None
+    text = annotations.get(keys.LAST_APPLIED) if isinstance(annotations, dict) else None
     if not isinstance(text, str):
         return None
     try:
@@ -99,5 +100,5 @@ def _internal_error(sent: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": review.API_VERSION, "kind": review.KIND, "response": response}
 
 
-def _encoded(answer: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(answer)
+def _encoded(answer: Mapping[str, Any]) -> Answer:
+    return msgspec.json.encode(answer), answer["response"]["allowed"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 Schema = Mapping[str, Any]
@@ -28,7 +27,7 @@ _LIMITS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "maxLength": lambda value, limit: len(value) <= limit,
     "minItems": lambda value, limit: len(value) >= limit,
     "enum": lambda value, words: value in words,
-    "pattern": lambda value, pattern: not isinstance(value, str) or _matches(pattern, value),
+    "pattern": lambda value, pattern: not isinstance(value, str) or re.search(pattern, value) is not None,
 }
 
 
@@ -66,12 +65,3 @@ def _is(value: object, type_: str | None) -> bool:
     if isinstance(value, float) and type_ == "integer":
         return value.is_integer()
     return isinstance(value, _TYPES[type_])
-
-
-def _matches(pattern: str, value: str) -> bool:
-    return _compiled(pattern).search(value) is not None
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

@@ -124,7 +124,7 @@ class WebhookServer:
         context, dropped = self.facts.context(), self.facts.dropped
         return await self._answer(request, lambda body: reviews.validated(body, context, dropped))
 
-    async def _answer(self, request: web.Request, answer_review: Callable[[bytes], bytes]) -> web.Response:
+    async def _answer(self, request: web.Request, answer_review: Callable[[bytes], reviews.Answer]) -> web.Response:
         if self._pending >= MOST_PENDING:
             self._count(request, review_metrics.TOO_MANY)
             headers = {"Retry-After": "1", "Connection": "close"}
@@ -136,14 +136,14 @@ class WebhookServer:
             if body is None:
                 self._count(request, review_metrics.NO_REVIEW)
                 return web.Response(status=408, text="the body did not arrive\n", headers={"Connection": "close"})
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, answer_review, body)
+            answer, allowed = await asyncio.get_running_loop().run_in_executor(self._threads, answer_review, body)
         except reviews.MalformedReviewError as error:
             self._count(request, review_metrics.NO_REVIEW)
             return web.Response(status=400, text=f"{error}\n")
         finally:
             self._pending -= 1
             self.metrics.seconds.observe(time.monotonic() - began)
-        self._count(request, review_metrics.outcome(answer))
+        self._count(request, review_metrics.ALLOWED if allowed else review_metrics.DENIED)
         if not self.answered and request.host.partition(":")[0] == self.service_host:
             self.answered = True
             self.first_answer.set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import ipaddress
 import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -85,7 +84,13 @@ class _Webhook:
         try:
             port = await self._listen()
             await run_until_first_ends(stop.wait(), self._serve(port))
-            await self._shut_down()
+            # Withdrawn or unready, so that no review arrives after the server stops.
+            _log.info("shutting down")
+            if self._registration is not None:
+                await run_with_timeout(WITHDRAW_SECONDS, self._registration.withdraw())
+            elif self._settings.service:
+                self._server.is_ready = False
+                await asyncio.sleep(DRAIN_SECONDS)
         finally:
             await self._server.stop()
 
@@ -100,15 +105,6 @@ class _Webhook:
                 raise WebhookError(f"could not register: {error}", hint) from error
         _log.info("listening on %s", self._url(port))
         await run_until_first_ends(rotation.run(self._settings.interval), self._facts.run())
-
-    async def _shut_down(self) -> None:
-        """Withdraw the registration or become unready, so that no review arrives after the server stops."""
-        _log.info("shutting down")
-        if self._registration is not None:
-            await run_with_timeout(WITHDRAW_SECONDS, self._registration.withdraw())
-        elif self._settings.service:
-            self._server.is_ready = False
-            await asyncio.sleep(DRAIN_SECONDS)
 
     async def _listen(self) -> int:
         settings = self._settings
@@ -161,15 +157,8 @@ class _Webhook:
 
     def _url(self, port: int) -> str:
         host = self._settings.host
-        return f"https://{f'[{host}]' if _is_ipv6(host) else host}:{port}"
+        return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def _not_registered(bundle: bytes, _keep: bool) -> Publication:  # noqa: FBT001 - as of a registration
     return Publication(is_sole=count(bundle) == 1)
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).version == 6  # noqa: PLR2004 - the version of IP
-    except ValueError:
-        return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from pumice.model.job import Manifest
-from pumice.model.problem import Problem
+from pumice.model.problem import Option, Problem
 from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import config_key_error
 
@@ -53,9 +53,8 @@ def read_config_sources(
 
 
 def missing_source(where: str, kind: str, name: object) -> Problem:
-    hint = f"add the {kind} to the job's file, pass it with {{}}, or set optional: true"
-    message = f"{where}: there is no {kind} {name}"
-    return Problem(message, hint.format("--with FILE"), python_hint=hint.format("with_=FILE"))
+    hint = f"add the {kind} to the job's file, pass it with ", Option("with", "FILE"), ", or set optional: true"
+    return Problem(f"{where}: there is no {kind} {name}", hint)
 
 
 def missing_key(where: str, source: str, key: str, entries: Iterable[str]) -> Problem:

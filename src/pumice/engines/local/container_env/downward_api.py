@@ -48,7 +48,9 @@ def field_value(path: str, manifest: Manifest, facts: PodFacts) -> str | None:
     if match := _SUBSCRIPTED.fullmatch(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
     if path in {"metadata.labels", "metadata.annotations"}:
-        return _listed(metadata.get(path.removeprefix("metadata.")) or {})
+        # Sorted `key="value"` lines, quoted as Go quotes them: programs parse these files.
+        entries = metadata.get(path.removeprefix("metadata.")) or {}
+        return "\n".join(f"{key}={_quoted(str(value))}" for key, value in sorted(entries.items()))
     spec = manifest.get("spec") or {}
     known = {
         "metadata.name": facts.name,
@@ -97,11 +99,6 @@ def _nonzero(found: object) -> Quantity | None:
     except ValueError:
         return None
     return None if quantity.is_zero else quantity
-
-
-def _listed(entries: Mapping[str, str]) -> str:
-    """Return sorted `key="value"` lines, quoted as Go quotes them: programs parse these files."""
-    return "\n".join(f"{key}={_quoted(str(value))}" for key, value in sorted(entries.items()))
 
 
 def _quoted(text: str) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
@@ -84,8 +85,7 @@ def message_path(container: Manifest) -> str:
     return str(container.get("terminationMessagePath") or _DEFAULT_MESSAGE_PATH)
 
 
-@dataclass
-class _EnvReader:
+class _EnvReader(Struct):
     container: Manifest
     manifest: Manifest
     facts: PodFacts

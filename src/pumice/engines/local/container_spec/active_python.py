@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.state.settings import home_directory
 from pumice.model.problem import Position
+from pumice.store.run_errors import InvalidOption
+from pumice.store.settings import home_directory
 
 # By plugin, the distributions of which one must be there.
 _FRAMEWORKS: Final = {
@@ -79,6 +79,16 @@ def user_pythons(environ: Mapping[str, str], project: Path | None = None) -> lis
     return [read_python(path) for path, _ in _usable(environ, (), project)]
 
 
+def python_with(module: str, environ: Mapping[str, str], project: Path | None = None) -> str:
+    """Return a Python of this machine that has a module; empty if none is known."""
+    for path, _ in _usable(environ, tuple(_FRAMEWORKS), project):
+        layout = _layout(path)
+        for library in _libraries(layout.prefixes, layout.version):
+            if (library / module).is_dir() or (library / f"{module}.py").is_file():
+                return str(path)
+    return ""
+
+
 def _usable(environ: Mapping[str, str], wanted: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
     for path, of_project in dict.fromkeys(_candidates(environ, wanted, project)):
         if os.access(path, os.X_OK) and path.is_file():
@@ -97,7 +107,7 @@ def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
     found = shutil.which(text, path=environ.get("PATH"))
     if found is None:
         hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
-        raise InvalidOption(f"{named}: no such Python", hint, Position("--python"))
+        raise InvalidOption(f"{named}: no such Python", hint, Position(option="python"))
     # `../env` is shown and mounted without the dots. The interpreter itself may be a link, into another environment.
     return read_python(Path(found).parent.resolve() / Path(found).name)
 
@@ -138,6 +148,20 @@ def _behind_shim(path: Path, environ: Mapping[str, str]) -> Path | None:
 
 def read_python(path: Path, *, of_project: bool = False) -> ActivePython:
     """Read what an environment is from its files."""
+    layout = _layout(path)
+    paths = [each for directory in layout.needed for each in (directory, Path(os.path.realpath(directory)))]
+    directories = dict.fromkeys(each for each in paths if each.is_dir() and each not in (Path("/usr"), Path("/")))
+    packages = dict(_packages(layout.prefixes, layout.version))
+    return ActivePython(str(path.parent), tuple(directories), layout.version, packages, of_project)
+
+
+class _Layout(Struct, frozen=True):
+    version: str
+    prefixes: Sequence[Path]  # with its packages
+    needed: Sequence[Path]  # the directories that it needs to run
+
+
+def _layout(path: Path) -> _Layout:
     config = _config(path.parent.parent / "pyvenv.cfg")
     real = Path(os.path.realpath(path))
     prefix = path.parent.parent if config or real.name == path.name else real.parent.parent
@@ -145,10 +169,8 @@ def read_python(path: Path, *, of_project: bool = False) -> ActivePython:
     bases = [home.parent, Path(os.path.realpath(home)).parent, real.parent.parent]
     version = config.get("version", "") or config.get("version_info", "")
     minor = ".".join(version.split(".")[:2]) or _version(real, real.parent.parent)
-    prefixes = [prefix, *(bases if not config or config.get("include-system-site-packages") == "true" else ())]
-    paths = [each for directory in (prefix, *bases) for each in (directory, Path(os.path.realpath(directory)))]
-    directories = dict.fromkeys(each for each in paths if each.is_dir() and each not in (Path("/usr"), Path("/")))
-    return ActivePython(str(path.parent), tuple(directories), minor, dict(_packages(prefixes, minor)), of_project)
+    with_bases = not config or config.get("include-system-site-packages") == "true"
+    return _Layout(minor, [prefix, *(bases if with_bases else ())], [prefix, *bases])
 
 
 def find_environment(directory: Path, environments: Iterable[Path]) -> Path | None:
@@ -175,12 +197,16 @@ def _version(real: Path, prefix: Path) -> str:
 
 
 def _packages(prefixes: Iterable[Path], version: str) -> Iterator[tuple[str, str]]:
+    for library in _libraries(prefixes, version):
+        for name in _KNOWN:
+            for found in library.glob(f"{name}-*-info"):
+                if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
+                    yield name, match[2]
+
+
+def _libraries(prefixes: Iterable[Path], version: str) -> Iterator[Path]:
     for prefix in dict.fromkeys(prefixes):
         roots = [prefix, prefix / "local"]
-        libraries = [root / lib / f"python{version}" for root in roots for lib in ("lib", "lib64")]
-        for library in (*libraries, prefix / "lib" / "python3"):
-            for kind in ("site-packages", "dist-packages"):
-                for name in _KNOWN:
-                    for found in (library / kind).glob(f"{name}-*-info"):
-                        if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
-                            yield name, match[2]
+        parents = [root / lib / f"python{version}" for root in roots for lib in ("lib", "lib64")]
+        for parent in (*parents, prefix / "lib" / "python3"):
+            yield from (parent / kind for kind in ("site-packages", "dist-packages"))

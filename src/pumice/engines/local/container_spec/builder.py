@@ -53,7 +53,7 @@ from pumice.engines.local.volumes.apply import VolumeFiles
 from pumice.engines.local.volumes.volume_plan import Volumes, pod_directory
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
-from pumice.model.problem import Problem
+from pumice.model.problem import FLAGS, Problem
 from pumice.plugins import wait_for_master
 
 # Added to the limit of a pod where the kernel counts the processes of the whole job.
@@ -68,13 +68,13 @@ class SandboxFacts(Struct, frozen=True, kw_only=True):
     kernel_limits: frozenset[str] = frozenset()  # the resources whose limits the kernel enforces
     env: Mapping[str, str] = msgspec.field(default_factory=dict)  # such as http_proxy
     nameservers: Sequence[str] = ()
+    host_key: KeyPair = KeyPair("", "")  # of sshd
 
 
 @dataclass(slots=True, kw_only=True)
 class SpecBuilder:
     inputs: JobInputs
     sandbox: SandboxFacts
-    host_key: KeyPair
     warn: Callable[[str], None]
     gpus_of: Callable[[str], Sequence[str]] = lambda _pod: ()  # a pod's name -> the GPUs assigned to it
     processors: Processors = field(default_factory=lambda: Processors(()))
@@ -168,8 +168,8 @@ class SpecBuilder:
         """Warn of each problem, up to the first that keeps the container from starting."""
         for problem in problems:
             if problem.fatal:
-                raise StartError(INTERNAL, problem.text)
-            self.warn(problem.text)
+                raise StartError(INTERNAL, problem.spelled(FLAGS).text)
+            self.warn(problem.spelled(FLAGS).text)
 
     def _cpus(self, manifest: Manifest, container: Manifest) -> tuple[int, ...]:
         """Return the CPUs to bind the container to; () where the kernel enforces its limit, or it has none."""
@@ -192,12 +192,19 @@ class SpecBuilder:
         return str(self.inputs.settings.workdir)
 
     def _mounts(self, image: Image | None, volumes: Volumes, container: Manifest) -> list[Mount | Tmpfs]:
-        mounts = (*self.inputs.host_mounts(image, container), *volumes.mounts)
-        return [self.guarded.guard(mount) if isinstance(mount, Mount) else mount for mount in mounts]
+        of_host, snapshot = self.inputs.host_mounts(image, container), self.inputs.snapshot
+        live = filter(None, map(self.guarded.restrict, self.inputs.live_mounts()))
+        mounts = (*of_host, *live, *volumes.mounts)
+        guarded = [self.guarded.guard(mount) if isinstance(mount, Mount) else mount for mount in mounts]
+        if snapshot is not None:
+            # With the guards of what it is a copy of.
+            guards = self.guarded.guard(of_host[0]).guards
+            guarded[0] = of_host[0]._replace(source=str(snapshot.directory), volume="", guards=guards)
+        return guarded
 
     def _message_mount(self, uid: str, container: Manifest, attempt: int) -> Mount:
         """Mount a termination message file even if none is named: programs write to the default path."""
-        file = pod_directory(self.inputs.scratch, uid) / "messages" / f"{container['name']}.{attempt}"
+        file = pod_directory(self.inputs.scratch, uid) / f"message.{container['name']}.{attempt}"
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch()
         file.chmod(0o666)
@@ -211,7 +218,7 @@ class SpecBuilder:
         return [
             *name_files(self.inputs.hosts(), manifest, self.sandbox.nameservers),
             *self._accounts[root],
-            *host_key_files(self.host_key, self.guarded.files if image is None else ()),
+            *host_key_files(self.sandbox.host_key, self.guarded.files if image is None else ()),
         ]
 
     def _stand_ins(self, container: Manifest) -> list[File]:

@@ -24,13 +24,14 @@ from pumice.engines.local.host_access.consent import refuse_writing, write_facts
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
-from pumice.engines.local.state.settings import HostAccess, Settings
 from pumice.engines.local.volumes.volume_plan import Volumes, volume_mounts
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
-from pumice.model.problem import Problem
+from pumice.model.problem import FLAGS, Option, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
+from pumice.store.code.snapshots import Snapshot
+from pumice.store.settings import HostAccess, Settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class JobInputs:
     address_of: Callable[[str], str]  # a pod's short name -> its address
     image_of: Callable[[str], Image | None]  # None: the host's file system serves as image
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
+    snapshot: Snapshot | None = None  # what pods get in place of the working directory
     _sources: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
     _hosts: str = ""
     real_paths: Mapping[str, str] = field(init=False)  # where paths of this machine lead
@@ -94,6 +96,7 @@ class JobInputs:
         volumes = (volume for manifest in manifests for volume in manifest["spec"].get("volumes") or [])
         paths = [
             *([settings.workdir] if settings.share_workdir else []),
+            *([self.snapshot.directory] if self.snapshot is not None else []),
             *settings.python,
             *(mount.path for mount in settings.mounts),
             *self.claims.values(),
@@ -117,6 +120,13 @@ class JobInputs:
         return [
             Mount(self.real_paths[str(path)], str(target), read_only, volume="/") for path, target, read_only in wanted
         ]
+
+    def live_mounts(self) -> list[Mount]:
+        """Return what stays live in the snapshot of the working directory."""
+        here, read_only = self.settings.workdir, self.settings.workdir_read_only
+        paths = () if self.snapshot is None else self.snapshot.live
+        real = self.real_paths[str(here)]
+        return [Mount(f"{real}/{path}", f"{here}/{path}", read_only, volume="/") for path in paths]
 
     def volumes(self, container: Manifest, manifest: Manifest, facts: PodFacts) -> Volumes:
         """Plan the volumes of a container; one that would write to what is read-only is a problem."""
@@ -165,17 +175,12 @@ class JobInputs:
 
 class NoCommandError(StartError):
     def __init__(self, problem: Problem) -> None:
-        super().__init__(IMAGE, problem.text)
+        super().__init__(IMAGE, problem.spelled(FLAGS).text)
         self.detail = problem
 
 
 def _no_command(name: str, *, has_image: bool) -> Problem:
     lack = f"its image {name} names none" if has_image else f"this machine has no image {name}"
-    pull = f"`pumice image pull {name}` or {{}} fetches it; else "
-    fetch, python_fetch = ("", "") if has_image else (pull.format("--pull"), pull.format("pull=True"))
-    return Problem(
-        f"has no command, and {lack}",
-        f'{fetch}--image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
-        python_hint=f'{python_fetch}image={{"{name}": PATH}} (a directory or archive),'
-        f' or entrypoint={{"{name}": "COMMAND"}}',
-    )
+    fetch = () if has_image else (f"`pumice image pull {name}` or ", Option("pull", True), " fetches it; else ")
+    image, entrypoint = Option("image", {name: "PATH"}), Option("entrypoint", {name: "COMMAND"})
+    return Problem(f"has no command, and {lack}", (*fetch, image, " (a directory or archive), or ", entrypoint))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from pumice.model.job import Manifest
 from pumice.model.resources import resource_list
@@ -26,8 +27,7 @@ def threads_env(container: Manifest) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, amounts["cpu"].ceil()))} if "cpu" in amounts else {}
 
 
-@dataclass(slots=True)
-class Processors:
+class Processors(Struct):
     """Binds containers to CPUs where the kernel does not enforce a CPU limit."""
 
     numbers: Sequence[int]

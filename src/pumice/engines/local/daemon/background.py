@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from pumice.engines.local.daemon.rotated_log import open_log
+from pumice.engines.local.sandbox.python_start import loader_environment
+
 _UMASK: Final = 0o077
 # What a process needs of its starter: where files and programs are, the language, the way to the network.
 _ALLOWED: Final = re.compile(
@@ -24,7 +27,7 @@ _ALLOWED: Final = re.compile(
 
 def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a process in the background gets: no credentials of a shell, nothing of its Python."""
-    found = {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)}
+    found = {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)} | loader_environment(environ)
     if (found.get("LC_ALL") or found.get("LC_CTYPE") or found.get("LANG") or "C") in ("C", "POSIX"):
         # An isolated Python takes ASCII there, and cannot read the paths of an installation with other letters.
         found.pop("LC_ALL", None)
@@ -32,29 +35,44 @@ def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def start_in_background(command: Sequence[str], environ: Mapping[str, str], log: Path, ready: int) -> None:
-    """Start the command, which calls `detach`. `ready` is the writing end of a pipe that it inherits.
-
-    Raises OSError.
-    """
+def start_process(
+    command: Sequence[str], environ: Mapping[str, str], log: Path, inherited: int
+) -> subprocess.Popen[bytes]:
+    """Start a process of Pumice that does not end with this one, and that inherits a descriptor. Raises OSError."""
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    output = open_log(log)
     try:
-        started = subprocess.Popen(  # noqa: S603 - our own program
-            [*command, str(ready)],
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd="/",
-            env=allowed_environment(environ),
+            env=environ,
             umask=_UMASK,
             start_new_session=True,
-            pass_fds=(ready,),
+            pass_fds=(inherited,),
         )
     finally:
         os.close(output)
-    # It ends as soon as it has forked.
-    started.wait()
+
+
+def start_in_background(command: Sequence[str], environ: Mapping[str, str], log: Path, seconds: float) -> bool:
+    """Start a command that calls `detach` and `report_ready`; its last argument is the pipe for that.
+
+    Return whether it is ready: False if it ended before, or the time is up. Raises OSError.
+    """
+    reading, writing = os.pipe()
+    try:
+        try:
+            # It ends as soon as it has forked.
+            start_process([*command, str(writing)], allowed_environment(environ), log, writing).wait()
+        finally:
+            os.close(writing)
+        readable, _, _ = select.select([reading], [], [], seconds)
+        return bool(readable) and os.read(reading, 1) != b""
+    finally:
+        os.close(reading)
 
 
 def detach() -> None:
@@ -71,9 +89,3 @@ def report_ready(descriptor: int) -> None:
         return
     finally:
         os.close(descriptor)
-
-
-def wait_until_ready(descriptor: int, seconds: float) -> bool:
-    """Return whether the process reported that it is ready; False if it ended before, or the time is up."""
-    readable, _, _ = select.select([descriptor], [], [], seconds)
-    return bool(readable) and os.read(descriptor, 1) != b""

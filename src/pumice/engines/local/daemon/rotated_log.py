@@ -22,21 +22,25 @@ class RotatedLog(Struct, frozen=True):
     def write(self, message: str) -> None:
         """Append a line with the time. A full disk must not stop the process."""
         try:
-            self._rotate()
+            if os.fstat(2).st_size >= self.limit:
+                self.path.rename(self.path.with_name(f"{self.path.name}.1"))
+                redirect_output(self.path)
             sys.stderr.write(f"{wall_clock():%Y-%m-%dT%H:%M:%SZ} {message}\n")
             sys.stderr.flush()
         except OSError:
             return
 
-    def _rotate(self) -> None:
-        """Standard output and standard error are the log, so that whatever goes wrong is in it."""
-        if os.fstat(2).st_size < self.limit:
-            return
-        self.path.rename(self.path.with_name(f"{self.path.name}.1"))
-        fresh = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        for standard in (1, 2):
-            os.dup2(fresh, standard)
-        os.close(fresh)
+
+def open_log(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def redirect_output(path: Path) -> None:
+    """Make a log standard output and standard error, so that whatever goes wrong is in it. Raises OSError."""
+    log = open_log(path)
+    for standard in (1, 2):
+        os.dup2(log, standard)
+    os.close(log)
 
 
 def last_lines(path: Path, count: int = 10) -> list[str]:

@@ -10,7 +10,6 @@ The directory is local and disappears at logout, so nothing in it may be the onl
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -18,9 +17,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.run_errors import Denied, RefusedError, Unsupported
-from pumice.engines.local.state.settings import RUNTIME_PARENT
-from pumice.engines.local.state.state_directory import host_directory, make_private, state_directory
+from pumice.store.files.file_lock import locked
+from pumice.store.files.state_directory import host_directory, make_private, state_directory
+from pumice.store.run_errors import Denied, RefusedError, Unsupported
+from pumice.store.settings import RUNTIME_PARENT
 
 _PRIVATE: Final = 0o700
 _WRITABLE_BY_OTHERS: Final = 0o022
@@ -69,16 +69,12 @@ def _unguessable_directory(state: Path, link: Path) -> Path:
     try:
         make_private(state)
         link.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-        lock = os.open(link.with_name(f"{_LINK}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(link.with_name(f"{_LINK}.lock")):
             with suppress(OSError, RefusedError):
                 return private_directory(link.readlink())
             made = private_directory(RUNTIME_PARENT / f"pumice-{os.getuid()}-{os.urandom(8).hex()}")
             link.unlink(missing_ok=True)
             link.symlink_to(made)
-        finally:
-            os.close(lock)
     except OSError as error:
         kind = Denied if isinstance(error, PermissionError) else Unsupported
         hint = "set XDG_RUNTIME_DIR to a directory of your own"

@@ -12,7 +12,7 @@ from typing import Final
 
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.daemon.runtime_directory import runtime_directories, runtime_file
-from pumice.engines.local.run_errors import RunError
+from pumice.store.run_errors import RunError
 
 _SUFFIX: Final = ".sock"
 _SECRETS: Final = "secrets"

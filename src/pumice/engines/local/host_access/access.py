@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.engines.local.sandbox.syscalls import open_beneath
-from pumice.engines.local.state.settings import HostAccess
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
+from pumice.store.settings import HostAccess
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a pod gets its own instead
 _MACHINE: Final = frozenset({"boot", "dev", "proc", "run", "sys"}) | SYSTEM_DIRECTORIES - {"opt"}

@@ -22,8 +22,8 @@ class MountedTree(Struct, frozen=True):
     """A directory `root` of a file system, and where it is mounted."""
 
     device: str
-    root: Path
-    point: Path
+    root: str
+    point: str
 
 
 def read_mounts(table: Path = _TABLE) -> list[MountedTree]:
@@ -32,27 +32,34 @@ def read_mounts(table: Path = _TABLE) -> list[MountedTree]:
         lines = table.read_text(errors="surrogateescape").split("\n")
     except OSError:
         return []
-    return [
-        MountedTree(line.split(" ")[2], Path(mounted_root(line)), Path(mount_point(line))) for line in lines if line
-    ]
+    return [MountedTree(line.split(" ")[2], mounted_root(line), mount_point(line)) for line in lines if line]
 
 
 def find_aliases(real: Path, mounts: Sequence[MountedTree]) -> list[Path]:
     """Return the other paths of a real path."""
-    holder = max(
-        (each for each in mounts if real.is_relative_to(each.point)),
-        key=lambda each: len(each.point.parts),
-        default=None,
-    )
-    if holder is None:
+    # As text: there may be hundreds of mounts, and paths as objects would take a tenth of the start of a run.
+    path = str(real)
+    holders = [each for each in mounts if _is_below(path, each.point)]
+    if not holders:
         return []
-    within = holder.root / real.relative_to(holder.point)
-    found = (
-        each.point / within.relative_to(each.root)
+    holder = max(holders, key=lambda each: len(each.point))
+    within = _moved(path, holder.point, holder.root)
+    aliases = (
+        _moved(within, each.root, each.point)
         for each in mounts
-        if each.device == holder.device and within.is_relative_to(each.root)
+        if each.device == holder.device and _is_below(within, each.root)
     )
-    return [path for path in dict.fromkeys(found) if path != real]
+    return [Path(alias) for alias in dict.fromkeys(aliases) if alias != path]
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Return whether a path is that of a directory or below it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _moved(path: str, source: str, destination: str) -> str:
+    """Return a path below `source` as it is below `destination`."""
+    return (destination.rstrip("/") + path[len(source.rstrip("/")) :]).rstrip("/") or "/"
 
 
 def with_aliases(paths: Iterable[Path]) -> dict[Path, Path]:

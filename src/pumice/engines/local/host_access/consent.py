@@ -26,20 +26,20 @@ from pumice.engines.local.host_access.credentials import (
     named_credentials,
 )
 from pumice.engines.local.host_access.grants import is_granted, remember
-from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link
-from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
-from pumice.engines.local.state.settings import HostAccess, Settings, home_directory, private_directories
-from pumice.engines.local.state.state_directory import state_error
 from pumice.model.job import Job, Manifest
-from pumice.model.problem import Problem
-
-
-class ConsentError(Denied):
-    """The job wants paths of this machine that need consent: `accesses`."""
-
-    accesses: tuple[HostAccess, ...] = ()
+from pumice.model.problem import Option, Problem
+from pumice.store.files.state_directory import state_error
+from pumice.store.never_shared import is_never_shared, why_not
+from pumice.store.run_errors import Denied
+from pumice.store.settings import (
+    ConsentError,
+    HostAccess,
+    Settings,
+    home_directory,
+    private_directories,
+)
 
 
 def remember_consent(error: ConsentError, settings: Settings) -> None:
@@ -128,14 +128,10 @@ def check_consent(
         if why and not _has_consent(access, settings, facts):
             missing.append((access, why))
     if missing:
-        # The command line asks, or prints the whole command with --allow-host-path.
-        error = ConsentError.of(
-            [
-                Problem(f"{access}: {why}, and needs your consent", python_hint=f'allow_host_path="{access.real}"')
-                for access, why in missing
-            ]
-        )
+        error = ConsentError.of([Problem(f"{access}: {why}, and needs your consent") for access, why in missing])
         error.accesses = tuple(access for access, _ in missing)
+        paths = [*dict.fromkeys(str(access.real) for access in error.accesses)]
+        error.remedy = Option("allow-host-path", paths if len(paths) > 1 else paths[0])
         raise error
     return wanted
 
@@ -156,9 +152,8 @@ def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Pro
     access = HostAccess(Path(mount.source), False, f"mount at {mount.target}")
     if mount.read_only or read_only_path(access.real, facts) is None or _has_consent(access, settings, facts):
         return None
-    option = f'allow_host_path="{access.real}"'
     message = f"{access}: {why_consent(access, facts)}, and needs your consent"
-    return Problem(message, f"--allow-host-path {access.real}", python_hint=option)
+    return Problem(message, (Option("allow-host-path", str(access.real)),))
 
 
 def _has_consent(access: HostAccess, settings: Settings, facts: ConsentFacts) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.state.settings import HostAccess
+from pumice.store.settings import HostAccess
 
 _FILE: Final = "consent.json"
 

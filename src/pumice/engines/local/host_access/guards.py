@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, field
 
 from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import (
@@ -30,13 +31,12 @@ from pumice.engines.local.sandbox.specs import (
     Guard,
     Mount,
 )
-from pumice.engines.local.state.settings import Settings, home_directory, private_directories
+from pumice.store.settings import Settings, home_directory, private_directories
 
 _HOMES = ("/home", "/root")
 
 
-@dataclass(slots=True)
-class GuardedPaths:
+class GuardedPaths(Struct):
     """All are real paths of this machine. `homes` are empty where it serves as image."""
 
     directories: Sequence[str]
@@ -51,6 +51,17 @@ class GuardedPaths:
         """Return the directories and the files that appear empty where this machine serves as image."""
         directories = dict.fromkeys((*_HOMES, *filter(_is_shown, (*self.homes, *self.directories))))
         return tuple(directories), tuple(filter(_is_shown, self.files))
+
+    def restrict(self, mount: Mount) -> Mount | None:
+        """Return a mount of a part of the working directory as that would show it: read-only, or not at all (None).
+
+        What the user or a Job names is refused where it is guarded, not restricted.
+        """
+        if any(f"{mount.source}/".startswith(f"{path}/") for path in (*self.directories, *self.files)):
+            return None
+        if any(f"{mount.source}/".startswith(f"{path}/") for path in self.read_only):
+            return mount._replace(read_only=True)
+        return mount
 
     def guard(self, mount: Mount) -> Mount:
         """Return the mount with its guards. What it shows below a read-only path is hidden, if at all, as elsewhere."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.host_access.aliases import with_aliases
-from pumice.engines.local.host_access.never_shared import NEVER_SHARED
-from pumice.engines.local.state.settings import Settings
+from pumice.store.never_shared import NEVER_SHARED
+from pumice.store.settings import Settings
 
 _PACKAGE: Final = Path(__file__).resolve().parents[3]
 _MOST_LINKS: Final = 40

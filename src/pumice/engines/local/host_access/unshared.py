@@ -10,7 +10,7 @@ from typing import Final
 
 from pumice.engines.local.host_access.access import is_within
 from pumice.engines.local.host_access.consent import consent_facts
-from pumice.engines.local.state.settings import Settings
+from pumice.store.settings import Settings
 
 _QUOTED: Final = re.compile(r"""(['"`])(/[^'"`\n]+)\1""")
 _PLAIN: Final = re.compile(r"""(?<![\w.:/~@%-])/[^\s'"`:;,()\[\]<>|&]+""")

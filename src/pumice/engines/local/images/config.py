@@ -1,4 +1,4 @@
-"""The configuration of an image: entrypoint, command, variables, working directory, user."""
+"""The configuration of an image: entrypoint, command, variables, working directory, user, stop signal."""
 
 from __future__ import annotations
 

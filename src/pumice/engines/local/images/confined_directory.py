@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.store.files.remove_tree import remove_tree
 
 Parts = tuple[str, ...]
 

@@ -28,7 +28,7 @@ from pumice.engines.local.images.confined_directory import ConfinedDirectory, Pa
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.sources import ImageSource, Layer, this_machine
 from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed, members
-from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.store.files.remove_tree import remove_tree
 
 Report = Callable[[str], None]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.images.store import Image, ImageStore
-from pumice.engines.local.state.settings import Settings
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
+from pumice.store.settings import Settings
 
 _Value = TypeVar("_Value")
 
@@ -42,8 +42,7 @@ def with_names_in_use(settings: Settings, used: Iterable[str]) -> Settings:
     )
 
 
-@dataclass(slots=True)
-class RunImages:
+class RunImages(Struct):
     """Images in use are locked while the job runs, so that they are not removed."""
 
     store: ImageStore

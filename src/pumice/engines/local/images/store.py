@@ -24,8 +24,8 @@ from pumice.engines.local.images.layers import RECORD, ROOT, Report, unpack
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
 from pumice.engines.local.images.streams import Bytes
-from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.state_directory import state_directory
+from pumice.store.files.remove_tree import remove_tree
+from pumice.store.files.state_directory import state_directory
 
 _NAMES: Final = "names.json"
 _LOCK: Final = ".lock"
@@ -140,7 +140,9 @@ class ImageStore:
         """Return the entry for a name, after unpacking its image."""
         if path.is_dir() and not _is_layout(path):
             return {"directory": str(path)}
-        stamp = _stamp(path)
+        # What changes when a file does; nothing for a directory, whose files may change unnoticed.
+        found = path.stat()
+        stamp = [] if path.is_dir() else [found.st_size, found.st_mtime_ns, found.st_ino]
         known = self._names().get(full) or {}
         if stamp and known.get("stamp") == stamp and self._record(str(known.get("digest"))) is not None:
             return known
@@ -249,12 +251,6 @@ def _is_layout(path: Path) -> bool:
         return True
     manifest = _read_json(path / "manifest.json", list)
     return bool(manifest) and isinstance(manifest[0], dict) and "Layers" in manifest[0]
-
-
-def _stamp(path: Path) -> list[int]:
-    """Return what changes when a file does; nothing for a directory, whose files may change unnoticed."""
-    found = path.stat()
-    return [] if path.is_dir() else [found.st_size, found.st_mtime_ns, found.st_ino]
 
 
 def _read_json(path: Path, kind: type = dict) -> Any:

@@ -26,6 +26,13 @@ _MOST_AT_ONCE: Final = 1 << 24
 COMPRESSION_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 # These classes of tarfile are not public.
 _BROKEN: Final = ("InvalidHeaderError", "TruncatedHeaderError")
+_READ_AT_ONCE: Final = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 
@@ -191,3 +198,9 @@ class _Member(tarfile.TarInfo):
             if type(error).__name__ in _BROKEN:
                 raise ImageError(f"is damaged or cut short: {error}") from None
             raise
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        """Process a header. tarfile's own entry point for subclasses; newer versions read long headers in parts."""
+        if self.type in _READ_AT_ONCE and self.size > _MOST_AT_ONCE:
+            raise ImageError("a header claims an impossible size")
+        return cast(Self, super()._proc_member(archive))  # type: ignore[misc] # the stubs do not know it

@@ -13,12 +13,14 @@ _SCRIPT: Final = """
 echo look $$
 cat /proc/[0-9]*/stat /proc/net/tcp /proc/net/tcp6
 grep -H . /proc/[0-9]*/wchan
-command -v py-spy >&2 || exit 0
+command -v py-spy >&2 || { echo no py-spy; exit 0; }
 for each in /proc/[0-9]*; do
     case $(cat $each/comm) in python*|pt_*) py-spy dump --nonblocking --pid ${each#/proc/} ;; esac
 done
 """
 LOOK: Final = ("sh", "-c", f"exec 2>/dev/null\n{_SCRIPT}")
+_NO_PY_SPY: Final = re.compile(r"^no py-spy$", re.MULTILINE)
+_PYTHON: Final = ("python", "pt_")  # as in the script
 _OWN: Final = re.compile(r"^look (\d+)$", re.MULTILINE)
 _PROCESS: Final = re.compile(r"^(\d+) \((.*)\) ([A-Z]) (\d+) ", re.MULTILINE)
 _WAITS: Final = re.compile(r"^/proc/(\d+)/wchan:([a-z_]\w*)$", re.MULTILINE)
@@ -48,6 +50,12 @@ def activity(output: str, name_of: Callable[[str], str]) -> str:
     )
     parts = [", ".join(list(each)[:_MOST]) for each in (processes, connections) if each]
     return "; ".join(parts) or "unknown"
+
+
+def lacks_py_spy(output: str) -> bool:
+    """Whether the container has a Python program and no py-spy that could show where it is."""
+    programs = (name for _, name, _, _ in _PROCESS.findall(output))
+    return _NO_PY_SPY.search(output) is not None and any(name.startswith(_PYTHON) for name in programs)
 
 
 def _stacks(output: str) -> dict[str, str]:

@@ -8,10 +8,12 @@ import datetime as dt
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct, field
+
+from pumice.diagnosis.failure_lines import error_file_message
 from pumice.engines.local.container_env.env import message_path
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
@@ -23,9 +25,8 @@ from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.model.job import Manifest
-from pumice.model.snapshot import ContainerEnd
+from pumice.model.snapshot import BACK_OFF, ContainerEnd
 from pumice.model.text import escaped
-from pumice.reconcile.failure_lines import error_file_message
 
 DEFAULT_GRACE: Final = 30.0
 STARTS_AT_ONCE: Final = 32
@@ -44,8 +45,7 @@ _START_CODES: Final = {
 Now = Callable[[], dt.datetime]
 
 
-@dataclass(slots=True)
-class Container:
+class Container(Struct):
     """Runs a container, again and again as its restart policy says. Calls `changed` after each change of its state."""
 
     manifest: Manifest
@@ -57,6 +57,7 @@ class Container:
     now: Now
     warn: Callable[[str], None] = lambda _message: None  # a hook or a probe failed
     grace: float = DEFAULT_GRACE  # of the pod
+    stop_signal: int = int(signal.SIGTERM)  # asks it to end
     # Shared by all containers of a job, to limit how many start at once: each start takes file descriptors.
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     restarts: int = 0
@@ -95,7 +96,7 @@ class Container:
             if self._stopping or not restarts(self.manifest, policy, end.exit_code):
                 self.changed()
                 return end
-            self.waiting_for = "CrashLoopBackOff"
+            self.waiting_for = BACK_OFF
             self.changed()
             self.restarted(end, self.restarts + 1)
             with contextlib.suppress(TimeoutError):
@@ -107,7 +108,7 @@ class Container:
             self.waiting_for = ""
 
     async def stop(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
-        """End it, without a restart: the preStop hook, then SIGTERM, and SIGKILL when the grace period is over.
+        """End it, without a restart: the preStop hook, then its stop signal, and SIGKILL when the grace period is over.
 
         `why`, a reason and a message, is given where the end is a failure.
         """
@@ -286,14 +287,10 @@ class Container:
                 failure = await self._hook("preStop", grace) if grace else ""
                 if failure:
                     self.warn(f"container {self.name}: the preStop hook failed: {escaped(failure)}")
-                await self._signal(self._stop_signal())
+                await self._signal(self.stop_signal)
                 await self._over.wait()
         except TimeoutError:
             await self._signal(int(signal.SIGKILL))
-
-    def _stop_signal(self) -> int:
-        name = str((self.manifest.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
-        return int(getattr(signal, name, signal.SIGTERM))
 
     async def _hook(self, name: str, limit: float | None) -> str:
         """Run a lifecycle hook; return its failure, "" if it succeeds or there is none."""

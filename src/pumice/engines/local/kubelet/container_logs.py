@@ -10,11 +10,12 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pumice.engines.local.events import LogGate, LogLine
-from pumice.reconcile.failure_lines import LONGEST, LOOKED_AT, cause_line
+from msgspec import Struct, field
+
+from pumice.diagnosis.failure_lines import LONGEST, LOOKED_AT, cause_line
+from pumice.store.events import LogGate, LogLine
 
 _CHUNK: Final = 65536
 # Longer lines are split, to bound memory.
@@ -34,8 +35,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class LogPump:
+class LogPump(Struct):
     """One stream of one container, from its pipe to its file and its watcher."""
 
     pod: str

@@ -8,12 +8,13 @@ import datetime as dt
 import os
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from msgspec import Struct, field
+
+from pumice.diagnosis.pod_ends import how_it_ended
 from pumice.engines.local.container_spec.etc_hosts import pod_hostname
 from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
-from pumice.engines.local.run_errors import NoSuchPod, WrongState
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -21,7 +22,7 @@ from pumice.model import keys
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import EVICTED, ContainerEnd, ObservedPod, PodPhase, Waiting
-from pumice.reconcile.verdict import how_it_ended
+from pumice.store.run_errors import NoSuchPod, WrongState
 
 UNSCHEDULABLE: Final = "Unschedulable"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
@@ -49,8 +50,7 @@ def longest_grace(manifests: Sequence[Manifest]) -> float:
     return max(grace_of(manifest["spec"]) for manifest in manifests)
 
 
-@dataclass(slots=True)
-class LocalPod:
+class LocalPod(Struct):
     manifest: Manifest
     uid: str
     address: str
@@ -186,7 +186,8 @@ class LocalPod:
 
     def _visible_phase(self) -> PodPhase:
         """Return Running only after the first container has started, however long that takes."""
-        if self.phase is PodPhase.RUNNING and not any(each.running or each.ends for each in self.containers):
+        # A container that has ended, and whose output is still read, neither runs nor has an end yet.
+        if self.phase is PodPhase.RUNNING and all(each.changed_at is None for each in self.containers):
             return PodPhase.PENDING
         return self.phase
 
@@ -248,7 +249,11 @@ class LocalPod:
         finally:
             for alarm in alarms:
                 alarm.cancel()
-            await self._end_sidecars(sidecars)
+            # End the last one first: later sidecars may need the earlier ones.
+            grace = self._own_grace if self._grace is None else self._grace
+            for container in reversed([each for each in self.init_containers if each.is_sidecar]):
+                await container.stop(grace)
+            await asyncio.gather(*sidecars, return_exceptions=True)
             if holder:
                 await self.sandbox.signal(holder, int(signal.SIGKILL))
         self.phase = PodPhase.SUCCEEDED if succeeded and not self.reason else PodPhase.FAILED
@@ -322,10 +327,3 @@ class LocalPod:
                 await container.stop(0)
         await asyncio.wait(lives)
         return all([life.result().exit_code == 0 for life in lives])  # noqa: C419 - raise the first exception
-
-    async def _end_sidecars(self, sidecars: Sequence[asyncio.Task[ContainerEnd]]) -> None:
-        """End the last one first: later sidecars may need the earlier ones."""
-        grace = self._own_grace if self._grace is None else self._grace
-        for container in reversed([each for each in self.init_containers if each.is_sidecar]):
-            await container.stop(grace)
-        await asyncio.gather(*sidecars, return_exceptions=True)

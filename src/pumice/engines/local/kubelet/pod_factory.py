@@ -5,36 +5,38 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pumice.diagnosis.failure_lines import missing_module, waited_in_vain
+from pumice.diagnosis.failures import Failures
 from pumice.engines.local.clock import elapsed, now
 from pumice.engines.local.container_spec.builder import SpecBuilder
+from pumice.engines.local.container_spec.stop_signal import stop_signal
 from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
-from pumice.engines.local.events import ContainerRestarted, Emitter, LogLine, LogOutput, PodChanged
 from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
-from pumice.engines.local.outcome import Failures
-from pumice.engines.local.runs.run_directory import RunDirectory
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
-from pumice.engines.local.verdict import missing_module, what_ends_restarts, what_follows
 from pumice.engines.local.volumes.size_limits import volume_excess
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.reconcile.failure_lines import waited_in_vain
+from pumice.reconcile.consequences import what_ends_restarts, what_follows
 from pumice.runtime.once import Once
+from pumice.store.events import ContainerRestarted, Emitter, LogLine, LogOutput, PodChanged
+from pumice.store.files.run_directory import RunDirectory
 
 _RESTARTS_BEFORE_HINT: Final = 3
 
 
-@dataclass(slots=True, kw_only=True)
-class PodFactory:
-    job: Job
+class PodFactory(Struct, kw_only=True):
+    job: Callable[[], Job]  # as it is now
     sandbox: SandboxPort
     spec_builder: SpecBuilder
     scheduler: PodScheduler
@@ -55,6 +57,8 @@ class PodFactory:
         for warning in unsupported_fields(manifest):
             self.emit.warn(warning)
 
+        inputs = self.spec_builder.inputs
+
         def make_container(container: Manifest) -> Container:
             return Container(
                 manifest=container,
@@ -66,6 +70,7 @@ class PodFactory:
                 now=now,
                 warn=lambda message: self.emit.warn(f"{pod.short_name}: {message}"),
                 grace=grace_of(manifest["spec"]),
+                stop_signal=stop_signal(container, inputs.image_of(str(container.get("image") or ""))),
                 gate=self._gate,
             )
 
@@ -81,7 +86,7 @@ class PodFactory:
             scheduler=self.scheduler,
             make_holder=lambda: self.spec_builder.holder(manifest),
             warn=lambda message: self.emit.warn(f"{pod.short_name}: {message}"),
-            volume_excess=volume_excess(manifest["spec"], self.spec_builder.inputs.scratch, uid),
+            volume_excess=volume_excess(manifest["spec"], inputs.scratch, uid),
             removed=lambda: self.spec_builder.files.remove_pod(uid),
         )
         directory = self.record.add_pod(pod.short_name, manifest)
@@ -98,6 +103,9 @@ class PodFactory:
 
     def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:
         observed = pod.observed()
+        if self.closed and not observed.is_deleting:
+            # The run was ended by force, and the pod with it: it did not fail.
+            observed = replace(observed, deleted_at=now())
         self.last_sign = elapsed()
         self.failures.record(observed)
         if self._phases.get(pod.uid) != observed.phase:
@@ -132,7 +140,8 @@ class PodFactory:
         (self._finished.add if pod.is_finished else self._finished.discard)(pod.short_name)
         if pod.phase is not PodPhase.FAILED or pod.is_deleting:
             return ""
-        return what_follows(self.job, pod, self.job.total_replicas - len(self._finished))
+        job = self.job()
+        return what_follows(job, pod, job.total_replicas - len(self._finished))
 
     def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
         observed = pod.observed()
@@ -151,7 +160,7 @@ class PodFactory:
         if end.exit_code == 0:
             hint = "restartPolicy Always, the default, restarts it forever; with Never or OnFailure the pod ends"
         elif count == _RESTARTS_BEFORE_HINT:
-            hint = what_ends_restarts(self.job, task)
+            hint = what_ends_restarts(self.job(), task)
         return hint if hint and self._hints.first((task, hint)) else ""
 
     def _open_logs(self, pod: LocalPod, directory: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:

@@ -6,8 +6,9 @@ doubles up to Kubernetes' five minutes, and starts over after ten minutes withou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.job import Manifest
 
@@ -31,8 +32,7 @@ def restarts(container: Manifest, policy: str, code: int) -> bool:
             return False
 
 
-@dataclass(slots=True)
-class BackOff:
+class BackOff(Struct):
     _next: float = FIRST_BACK_OFF
 
     def after(self, ran: float) -> float:

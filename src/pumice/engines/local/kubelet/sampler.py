@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.clock import elapsed, now
+from pumice.engines.local.kubelet.gpu_use import GpuUse, gpu_use_of, read_gpu_use
 from pumice.engines.local.kubelet.pod import LocalPod
-from pumice.engines.local.samples.gpu_use import GpuUse, gpu_use_of, read_gpu_use
-from pumice.engines.local.samples.sample_file import Sample, SampledPod, SampleWriter, Usage
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.store.sample_file import Sample, SampledPod, SampleWriter, Usage
 
 _TICK: Final = 1.0
 # Seconds after a pod was found to run, for runs that end soon.
@@ -116,7 +116,8 @@ class Sampler:
         self._containers = counted
         found = []
         for pod in self.pods.values():
-            if pod.uid in memory:
+            # No process is left of a pod that was killed and whose end is not noticed yet: its last sample counts.
+            if memory.get(pod.uid):
                 devices = self.gpus_of(pod.name)
                 use = gpu_use_of(devices, gpus)
                 usage = Usage(self._cpu[pod.uid], memory[pod.uid], len(devices), use.percent, use.memory)

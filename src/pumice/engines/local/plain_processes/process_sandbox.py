@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
 from pumice.engines.local.plain_processes import shim
@@ -25,9 +26,10 @@ from pumice.engines.local.plain_processes.loopback_names import Translation
 from pumice.engines.local.plain_processes.process_tree import descendants
 from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
 from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
+from pumice.engines.local.rpc.wire import close_all
 from pumice.engines.local.sandbox import scratch
 from pumice.engines.local.sandbox.client import Ended
-from pumice.engines.local.sandbox.entered import Entered, Program, close_all, copied_here, set_size, stream_pipes
+from pumice.engines.local.sandbox.entered import Entered, Program, copied_here, set_size, stream_pipes
 from pumice.engines.local.sandbox.init.exec_command import explain, find
 from pumice.engines.local.sandbox.init.usage import SharedMemory, cpu_seconds
 from pumice.engines.local.sandbox.sandbox_errors import (
@@ -48,8 +50,7 @@ Warn = Callable[[str], None]
 Streams = tuple[int, int, int]  # standard input, output and error
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     process: asyncio.subprocess.Process
     files: ContainerFiles
     env: dict[str, str]

@@ -63,20 +63,15 @@ def _serve(first: int) -> NoReturn:
         elif number != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(first, number)
-        status = _reap(first)
+        # The status of the first process if it has ended. Others that have ended are orphans.
+        status = None
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == first:
+                    status = ended[1]
         if status is not None:
             _end_all()
             _exit_as(status)
-
-
-def _reap(first: int) -> int | None:
-    """Return the status of the first process if it has ended. Others that have ended are orphans."""
-    found = None
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == first:
-                found = ended[1]
-    return found
 
 
 def _end_all() -> None:

@@ -8,19 +8,10 @@ from pathlib import Path
 
 from pumice.engines.local.container_spec.active_python import active_python, find_environment, user_pythons
 from pumice.engines.local.host_access.access import is_within
-from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
-from pumice.engines.local.state.settings import HostAccess, Settings, home_directory
-from pumice.engines.local.state.state_directory import state_directory
-
-
-def working_directory() -> Path:
-    """Raises InvalidOption."""
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise InvalidOption("the working directory is gone", "change to one that exists") from error
+from pumice.store.files.state_directory import state_directory
+from pumice.store.never_shared import is_never_shared
+from pumice.store.settings import HostAccess, Settings, home_directory, working_directory
 
 
 def default_settings(

@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import importlib.metadata
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
-from pumice.engines.local.options import RunOptions, priority_of
 from pumice.engines.local.preparation.preflight import has_counted_processes
-from pumice.engines.local.runs.owner_lock import boot_id
-from pumice.engines.local.runs.run_record import LONGEST_BOUND, SECRET_NAME, GangPods, RunRecord
-from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.preparation.run_plan import Plan
 from pumice.engines.local.scheduling.fit import pod_requests
-from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import read_gpus
-from pumice.engines.local.state.state_directory import host_name
-from pumice.model import keys
+from pumice.model import VERSION, keys
 from pumice.model.job import Job, Manifest
+from pumice.store.files.owner_lock import boot_id
+from pumice.store.files.state_directory import host_name
+from pumice.store.options import encode_options, priority_of, secret_names
+from pumice.store.run_record import LONGEST_BOUND, GangPods, RunRecord
+from pumice.store.run_request import RunRequest
 
 _SECRET_FIELDS: Final = ("data", "stringData")
 
 
-def new_record(request: RunRequest, directory: Path, now: dt.datetime) -> RunRecord:
-    """The job is a stored one, with the uid of the run; `directory` is reserved for it."""
+def new_record(plan: Plan, number: int, now: dt.datetime) -> RunRecord:
+    """Return the record of a run: its job as written, because `--fit` is applied again when the run is resumed."""
+    request = plan.request
     job, options, documents = request.job.written, request.options, request.documents
     hidden = secret_names(options)
     return RunRecord(
         uid=job.uid,
         namespace=job.namespace or "default",
         name=job.name,
-        number=int(directory.name),
+        number=number,
         host=host_name(),
         boot=boot_id(),
         created=now,
@@ -48,17 +47,18 @@ def new_record(request: RunRequest, directory: Path, now: dt.datetime) -> RunRec
         job=msgspec.to_builtins(job),
         marks=request.source.plain(),
         documents=[_without_values(document) for document in documents],
-        options=plain_options(options, hidden),
+        options=encode_options(options, hidden),
         secrets=[*hidden, *(name for each in documents if (name := _secret_of(each)))],
         sources=_sources(request),
         priority=priority_of(job, options),
-        gang=gang_pods(gang(request.job.job, request.manifests)),
-        scalable=not has_counted_processes(request.job.job),
+        gang=gang_pods(plan.gang),
+        scalable=not has_counted_processes(plan.job),
         gpus=list(read_gpus()) if "CUDA_VISIBLE_DEVICES" in os.environ else None,
-        bound=bound(request.job.job, options.timeout),
+        bound=bound(plan.job, options.timeout),
         note=options.note,
+        args=list(options.args),
         python=sys.executable,
-        version=importlib.metadata.version("pumice"),
+        version=VERSION,
     )
 
 
@@ -76,28 +76,6 @@ def bound(job: Job, timeout: float | None) -> float | None:
     deadline = job.spec.active_deadline_seconds
     bounds = [float(each) for each in (deadline, timeout) if each is not None and each <= LONGEST_BOUND]
     return min(bounds, default=None)
-
-
-def secret_names(options: RunOptions) -> list[str]:
-    """Return the variables whose values are not stored: those that were passed on, and those with secret names."""
-    settings = options.settings
-    return sorted(name for name in settings.env if name in settings.passed_on or SECRET_NAME.search(name))
-
-
-def plain_options(options: RunOptions, hidden: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the options as plain data, without the values of hidden variables."""
-    env = {name: value for name, value in options.settings.env.items() if name not in hidden}
-    settings = replace(options.settings, env=env)
-    plain: dict[str, Any] = msgspec.to_builtins(replace(options, settings=settings), enc_hook=str, str_keys=True)
-    return plain
-
-
-def options_of(plain: Mapping[str, Any], env: Mapping[str, str] = {}) -> RunOptions:
-    """Return the options of plain data, with variables that were not stored."""
-    options: RunOptions = msgspec.convert(plain, RunOptions, dec_hook=lambda kind, value: kind(value), strict=False)
-    if not env:
-        return options
-    return replace(options, settings=replace(options.settings, env={**options.settings.env, **env}))
 
 
 def _sources(request: RunRequest) -> dict[str, str]:

@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
+from pumice.diagnosis.why import Shortage
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.container_spec.resource_limits import memory_limit
+from pumice.engines.local.container_spec.resource_limits import cpu_limit, memory_limit
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.options import Isolation, Locate, at
 from pumice.engines.local.preparation.scaling import stored
-from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
 from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.why import Shortage
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers, container_path, containers_with_paths
-from pumice.model.problem import Position, Problem
+from pumice.model.problem import Option, Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.resources import is_extended
 from pumice.model.text import escaped
+from pumice.store.options import Isolation, Locate, at
+from pumice.store.run_errors import DoesNotFit, InvalidOption, Unsupported
 
 # Starts a number of processes that the command line names, not the plugin.
 _COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
 # Pods of these plugins wait for all others: a part of them does nothing.
 _TOGETHER: Final = {"mpi", "pytorch", "tensorflow"}
 Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
-
-
-class _Advice(NamedTuple):
-    """The same advice for the command line and for a program."""
-
-    flags: str
-    python: str
 
 
 def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) -> None:
@@ -58,10 +51,13 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     # To lower a request does not help where the machine has nothing of it.
     missing = [row.name for row in short if row.free.is_zero and is_extended(row.name)]
     lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
-    lower = f"lower {lower}" if lower else ""
-    ignore = _Advice(" ".join(f"--ignore {name}" for name in missing), f"ignore={json.dumps(missing)}" * bool(missing))
-    less = _Advice(*(" and ".join(filter(None, (each, lower))) for each in ignore))
-    advice = [*_fewer_pods(admitted, found, free), *([less] if less.flags else [])]
+    advice: list[str | Option] = []
+    if most := _most_pods(admitted, found, free):
+        advice += [Option("scale", most), ", or "]
+    if missing:
+        advice += [Option("ignore", missing), " and " if lower else ", or "]
+    if lower:
+        advice += [f"lower {lower}", ", or "]
     if (
         0 < found.fitting < job.spec.min_available
         and not _TOGETHER & set(job.spec.plugins)
@@ -69,15 +65,11 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     ):
         written = admitted.written.spec.min_available
         position = at(locate, SPEC / "minAvailable") if written else ""
-        advice.append(_Advice(*[f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}"] * 2))
-    fit_helps = False
+        advice += [f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}", ", or "]
+    error = DoesNotFit(message, tuple(advice[:-1]), where)
     with suppress(InvalidOption):
-        fit_helps = gang_fit(fitted(admitted, machine).admitted, free).fits
-    # The command line prints the whole command with --fit.
-    in_python = [*(["fit=True"] if fit_helps else []), *(each.python for each in advice)]
-    hint = ", or ".join(each.flags for each in advice)
-    error = DoesNotFit(message, hint, where, python_hint=", or ".join(in_python))
-    error.fit_helps = fit_helps
+        if gang_fit(fitted(admitted, machine).admitted, free).fits:
+            error.remedy = Option("fit", True)
     error.shortages = [
         Shortage(resource=row.name, wanted=str(row.requested), free=str(row.free), capacity=str(row.free))
         for row in short
@@ -85,12 +77,12 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     raise error
 
 
-def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) -> Iterator[_Advice]:
-    """Suggest fewer pods of the largest task, where they fit and nothing in the job counts on their number."""
+def _most_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) -> dict[str, int | str]:
+    """Return how many pods of the largest task fit; empty if none, or if the job counts on them."""
     job = admitted.job
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
     if not found.fitting or "mpi" in job.spec.plugins or has_counted_processes(job):
-        return
+        return {}
     most, too_many = 0, largest.replicas
     with suppress(InvalidOption):
         while too_many - most > 1:
@@ -99,8 +91,7 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
                 most = number
             else:
                 too_many = number
-    if most:
-        yield _Advice(f"--scale {largest.name}={most}", f"scale={json.dumps({largest.name: most})}")
+    return {largest.name: most} if most else {}
 
 
 def has_counted_processes(job: Job) -> bool:
@@ -135,6 +126,21 @@ def memory_notes(
     has_limit = any(memory_limit(container) is not None for container in containers)
     if has_limit and isolation is not Isolation.PROCESS and "memory" not in limits():
         yield "memory: watched, not limited by the kernel"
+
+
+def unenforced_limits(
+    job: Job, isolation: Isolation, limits: Callable[[], Container[str]] = enforced_limits
+) -> dict[str, tuple[str, ...]]:
+    """Return by task the resources whose limits its pods can exceed: whole CPUs are bound, memory is watched."""
+    is_plain, found = isolation is Isolation.PROCESS, dict[str, tuple[str, ...]]()
+    for task in job.spec.tasks:
+        containers = task.pod_spec.get("containers") or []
+        cpus = [limit for each in containers if (limit := cpu_limit(each)) is not None]
+        cpu = ("cpu",) if any(limit != int(limit) for limit in cpus) else ()
+        memory = ("memory",) if is_plain and any(memory_limit(each) is not None for each in containers) else ()
+        if cpu or memory:
+            found[task.name] = (*cpu, *memory)
+    return {} if found and not is_plain and "cpu" in limits() else found
 
 
 def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.state.settings import home_directory
+from pumice.store.settings import home_directory
 
 _HUB: Final = ("docker.io", "index.docker.io", "registry-1.docker.io")
 _HUB_KEY: Final = "https://index.docker.io/v1/"

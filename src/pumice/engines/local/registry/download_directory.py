@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.engines.local.images.errors import from_os_error
 from pumice.engines.local.images.layers import Report
-from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.store.files.remove_tree import remove_tree
 
 _DOWNLOADS: Final = ".downloads"
 _WEEK: Final = 7 * 24 * 3600  # seconds

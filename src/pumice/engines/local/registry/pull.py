@@ -26,8 +26,8 @@ from pumice.engines.local.registry.manifests import PulledManifest, fetch_manife
 from pumice.engines.local.registry.platforms import Platform, parse_platform, platform_of, this_platform
 from pumice.engines.local.registry.registry_client import RegistryClient
 from pumice.engines.local.registry.transfer import Transfer
-from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.model.text import size_text
+from pumice.model.units import size_text
+from pumice.store.files.remove_tree import remove_tree
 
 _AT_ONCE: Final = 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pumice.model.text import size_text
+from pumice.model.units import size_text
 
 
 @dataclass(slots=True)

@@ -1,95 +1,99 @@
-"""Records a run as it happens: a listener that appends events to the journal and keeps the status for readers."""
+"""Records a run: appends to its journal, and writes the status that follows for readers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
-from pumice.engines.local.clock import wall_clock
-from pumice.engines.local.events import (
-    ContainerRestarted,
-    PhaseChanged,
-    PodChanged,
+from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.store.events import (
+    HangEnded,
+    PortPublished,
+    PortTaken,
     RequestAccepted,
     RunEvent,
+    RunHangs,
     RunPlanned,
     RunWaits,
     StatusWritten,
 )
-from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.event_codec import EventDecoder, EventEncoder
-from pumice.engines.local.runs.journal import Entry, EntryKind, Journal
-from pumice.engines.local.runs.outcome_status import ended_status
-from pumice.engines.local.runs.retention import size_of
-from pumice.engines.local.runs.run_record import PodCounts, RunStatus
-from pumice.engines.local.runs.run_store import STATUS
-from pumice.engines.local.verdict import Explanation, how_it_failed, one_line
-from pumice.engines.local.why import sentence
-from pumice.model.job import Job
-from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.vocabulary import Phase
-from pumice.reconcile.verdict import how_it_ended
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.files.retention import size_of
+from pumice.store.files.run_store import STATUS, StoredRun
+from pumice.store.history.entries import Detached, JournalEntry, Queued, Started, encode
+from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.stored_history import StoredHistory, read_history
+from pumice.store.journal import Journal, SequenceNumbers
+from pumice.store.run_end import RunEnded
+from pumice.store.run_record import RunStatus
 
 # Seconds between two writes of the status, unless the run has ended.
 _PAUSE: Final = 0.5
+# Entries after which the status is written at once: what `ps` says changes, or another process continues the run.
+_WRITTEN: Final = (
+    Queued,
+    Started,
+    Detached,
+    RunPlanned,
+    RunWaits,
+    PortPublished,
+    PortTaken,
+    RunHangs,
+    HangEnded,
+    RequestAccepted,
+    RunEnded,
+)
 
 
-@dataclass(slots=True)
-class Recorder:
-    """`explain` returns the verdict."""
+class Recorder(Struct):
+    """Appends the entries of one run, of which this process holds the owner lock. It listens to the run's events."""
 
-    directory: Path
     journal: Journal
-    explain: Callable[[Outcome], Explanation]
-    elapsed: Callable[[], float]
-    status: RunStatus = field(default_factory=RunStatus)
+    history: StoredHistory
+    elapsed: Callable[[], float] = elapsed
     _encoder: EventEncoder = field(default_factory=EventEncoder)
-    _pods: dict[str, ObservedPod] = field(default_factory=dict)  # by short name, the newest
     _written: float = float("-inf")
-    _changed: bool = False
+    _stored: int = 0  # the sequence number of the status that was written last
     _retries: int = 0  # spent, as far as the journal says
 
-    def __call__(self, event: RunEvent) -> None:
-        for kind, data in self._encoder.encode(event):
-            seq = self.journal.append(kind, data, sync=self._must_last(event)).seq
-            self.status = msgspec.structs.replace(self.status, seq=seq)
-            self._changed = True
-        self._follow(event)
-        if isinstance(event, Outcome) or (self._changed and self.elapsed() - self._written >= _PAUSE):
-            self.write(sync=isinstance(event, Outcome))
+    @property
+    def status(self) -> RunStatus:
+        return self.history.status
 
-    def go_on(self, status: RunStatus, entries: Sequence[Entry]) -> None:
-        """Continue the record of an earlier process of the run. Only its pods that succeeded count."""
-        self.status = status
-        decoder = EventDecoder(Job())
-        for entry in entries:
-            if entry.kind in (PodChanged.__name__, PhaseChanged.__name__):
-                event = decoder.decode(entry)
-                if isinstance(event, PodChanged):
-                    self._pods[event.pod.short_name] = event.pod
-                elif isinstance(event, PhaseChanged) and event.status.state.phase == Phase.RESTARTING:
-                    self._pods.clear()
-        self._pods = {name: pod for name, pod in self._pods.items() if pod.phase is PodPhase.SUCCEEDED}
+    def __call__(self, event: RunEvent) -> None:
+        """Record what happens in the run, and write the status now and then."""
+        for kind, data in self._encoder.encode(event):
+            self.history.add(self.journal.append(kind, data, sync=self._must_last(event)))
+        if isinstance(event, RunEnded):
+            self.history.status = msgspec.structs.replace(self.status, size=size_of(self.history.directory))
+        if isinstance(event, _WRITTEN):
+            self.write(sync=isinstance(event, RunEnded))
+        elif self.history.seq > self._stored and self.elapsed() - self._written >= _PAUSE:
+            # Also if only time passes: the status may be older than the journal.
+            self.write()
+
+    def record(self, entry: JournalEntry) -> None:
+        """Record what happens to the run. It survives a power failure, and the status follows, if the disk has room."""
+        self.history.add(self.journal.append(type(entry).__name__, encode(entry), sync=True))
+        self.write(sync=True)
 
     def _must_last(self, event: RunEvent) -> bool:
         """Whether the event must survive a power failure: how the run ended, accepted requests, spent retries."""
         if isinstance(event, StatusWritten):
             before, self._retries = self._retries, event.status.retry_count
             return self._retries > before
-        return isinstance(event, Outcome | RequestAccepted)
+        return isinstance(event, RunEnded | RequestAccepted)
 
     def write(self, *, sync: bool = False) -> None:
         """Write the status. On a full disk the old one stays, and readers find what is newer in the journal."""
-        self._changed, self._written = False, self.elapsed()
+        self._written, self._stored = self.elapsed(), self.history.seq
         content = msgspec.json.encode(self.status) + b"\n"
         while True:
             try:
-                replace_file(self.directory / STATUS, content, sync=sync)
+                replace_file(self.history.directory / STATUS, content, sync=sync)
             except OSError as error:
                 # The end of a run may use the rest of the reserve.
                 if sync and self.journal.make_room(len(content)):
@@ -97,74 +101,39 @@ class Recorder:
                 self.journal.lost((error.strerror or str(error)).lower())
             return
 
-    def queue(self, arrival: int) -> None:
-        """Record that the run waits for its room."""
-        entry = self.journal.append(EntryKind.QUEUED, {"arrival": arrival}, sync=True)
-        self._set(seq=entry.seq, arrival=arrival, started=None)
 
-    def detach(self, arrival: int) -> None:
-        """Record that the run outlives its client. With its number in the queue it can be started again."""
-        entry = self.journal.append(EntryKind.DETACHED, {"arrival": arrival}, sync=True)
-        self._set(seq=entry.seq, arrival=arrival)
-        self.write(sync=True)
+def open_recorder(run: StoredRun, numbers: SequenceNumbers, lost: Callable[[str], None]) -> Recorder:
+    """Open the journal of a run whose owner lock this process holds. `lost` is called if entries cannot be written."""
+    journal = Journal(run.directory, numbers, wall_clock, elapsed, lost)
+    journal.open()
+    history = read_history(run.record, run.directory)
+    status = run.status()
+    # On a full disk, entries may have been lost of which the status knows.
+    numbers.last = max(numbers.last, status.seq)
+    if status.seq >= history.seq:
+        # It has what is not in the journal, too: why the run waits.
+        history.status = status
+    return Recorder(journal, history)
 
-    def start(self, gpus: tuple[str, ...]) -> None:
-        """Record that a run that waited has its room."""
-        entry = self.journal.append(EntryKind.STARTED, {"gpus": gpus}, sync=True)
-        self._set(seq=entry.seq, started=wall_clock(), gpus=gpus, note="")
-        self.write()
 
-    def _follow(self, event: RunEvent) -> None:
-        match event:
-            case RunPlanned(job):
-                self._plan(job)
-            case RunWaits(why):
-                self._set(held=why.since, note=sentence(why))
-                self.write()
-            case PhaseChanged(job, status, attempt, acted):
-                state = status.state
-                note = self.status.note
-                if acted is not None and acted.pod:
-                    note = f"attempt {attempt}: {acted.pod} {acted.event}: {acted.action}"
-                self._set(phase=state.phase, reason=state.reason, message=state.message, attempt=attempt, note=note)
-                if state.phase == Phase.RESTARTING:
-                    self._pods.clear()
-                self._count(job)
-            case PodChanged(pod, _, follows):
-                self._pods[pod.short_name] = pod
-                if follows:
-                    how = one_line(how_it_failed(pod, ""))
-                    self._set(note=f"attempt {pod.retry + 1}: {pod.short_name} {how}")
-                self._count(None)
-            case ContainerRestarted(pod, end, count):
-                self._set(note=f"{pod.short_name} restart {count}: {how_it_ended(end)}")
-            case Outcome():
-                self._end(event)
+def append(run: StoredRun, entry: JournalEntry) -> RunStatus:
+    """Append to the journal of a run that has no process, and write its status. Its owner lock is held.
 
-    def _plan(self, job: Job) -> None:
-        # A run that waited has its room later, or has it already.
-        started = self.status.started if self.status.arrival else wall_clock()
-        self._set(started=started, stopped=False, max_attempts=job.spec.max_retry)
-        self._count(job)
-        self.write()
+    Raises OSError if the status cannot be written.
+    """
+    recorder = open_recorder(run, SequenceNumbers(), lambda _reason: None)
+    try:
+        recorder.history.add(recorder.journal.append(type(entry).__name__, encode(entry), sync=True))
+    finally:
+        recorder.journal.close()
+    run.write_status(recorder.status)
+    return recorder.status
 
-    def _end(self, outcome: Outcome) -> None:
-        self.status = ended_status(self.status, outcome, self.explain(outcome), wall_clock())
-        self._set(size=size_of(self.directory))
-        self._count(outcome.job)
 
-    def _set(self, **fields: object) -> None:
-        self.status = msgspec.structs.replace(self.status, **fields)
-
-    def _count(self, job: Job | None) -> None:
-        phases = [pod.phase for pod in self._pods.values()]
-        total = self.status.pods.total if job is None else job.total_replicas
-        self._set(
-            pods=PodCounts(
-                running=phases.count(PodPhase.RUNNING),
-                total=total,
-                succeeded=phases.count(PodPhase.SUCCEEDED),
-                failed=phases.count(PodPhase.FAILED),
-                pending=phases.count(PodPhase.PENDING),
-            )
-        )
+def catch_up(run: StoredRun) -> RunStatus:
+    """Write the status of a run whose process was killed before it could; return it. Its owner lock is held."""
+    status, history = run.status(), read_history(run.record, run.directory)
+    if history.seq <= status.seq:
+        return status
+    run.write_status(history.status)
+    return history.status

@@ -1,4 +1,4 @@
-"""Pods as processes in namespaces of their own. Imports only the standard library and `pumice.model.problem`.
+"""Pods as processes in namespaces of their own. Its programs import only the standard library and `model.pumice_error`.
 
     engine .................. `client.Sandbox`, asyncio, in the process of `pumice run`
      `- supervisor .......... `init.job_init.main`: creates the user namespace, waits, and cleans up at the end

@@ -15,24 +15,24 @@ import json
 import os
 import socket
 import subprocess
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from pumice.engines.local.rpc.async_wire import AsyncWire
+from pumice.engines.local.rpc.wire import Message, Wire, close_all
 from pumice.engines.local.sandbox import protocol, scratch
 from pumice.engines.local.sandbox.entered import (
     CollectedOutput,
     Entered,
     Program,
-    close_all,
     received_terminal,
     stream_pipes,
     terminal_channel,
 )
 from pumice.engines.local.sandbox.init import seccomp
-from pumice.engines.local.sandbox.python_start import python_start
+from pumice.engines.local.sandbox.python_start import loader_environment, python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, SandboxOptions
 from pumice.engines.local.sandbox.tree_stream import Copy
@@ -60,19 +60,16 @@ class Sandbox:
     own_network = True
 
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], errors: int) -> None:
-        self._channel = channel
         self._process = process
         self._errors = errors
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
-        self._answers: dict[int, asyncio.Future[tuple[protocol.Message, list[int]]]] = {}
         self._ends: dict[str, asyncio.Future[Ended]] = {}
-        self._unsent: deque[tuple[protocol.Message, list[int]]] = deque()
-        self._up: asyncio.Future[protocol.Message] = self._loop.create_future()
+        self._up: asyncio.Future[Message] = self._loop.create_future()
         self._pid: asyncio.Future[int] = self._loop.create_future()
         self._closed: str = ""
         self.on_lost: Callable[[str], None] = lambda _reason: None
-        self._loop.add_reader(channel, self._readable)
+        self._job_init = AsyncWire(Wire(channel, protocol.FORMAT), self._lose, self._handle)
 
     @classmethod
     async def start(cls, name: str, parent: Path, options: SandboxOptions = _DEFAULTS) -> Self:
@@ -80,8 +77,7 @@ class Sandbox:
         if not seccomp.is_known(machine := os.uname().machine):
             raise SandboxError(f"there is no system call filter for this machine ({machine})")
         directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
+        ours, theirs = socket.socketpair()
         errors = os.memfd_create("job-init", os.MFD_CLOEXEC)
         config = {
             "channel": theirs.fileno(),
@@ -101,7 +97,7 @@ class Sandbox:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 cwd="/",
-                env={"PATH": os.defpath},
+                env={"PATH": os.defpath, **loader_environment(os.environ)},
                 # Ctrl-C at the terminal is for the engine only, which ends the job in order.
                 start_new_session=True,
             )
@@ -147,11 +143,11 @@ class Sandbox:
         return frozenset(self._up.result()["limits"])
 
     async def create_pod(self, pod: str, address: str, hostname: str) -> None:
-        await self._ask("create_pod", pod=pod, address=address, hostname=hostname)
+        await self._job_init.call("create_pod", pod=pod, address=address, hostname=hostname)
 
     async def remove_pod(self, pod: str) -> None:
         """Kill what still runs in the pod, and remove it."""
-        await self._ask("remove_pod", pod=pod)
+        await self._job_init.call("remove_pod", pod=pod)
 
     async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
         """Returns when the command runs; raises StartError if it cannot run."""
@@ -163,7 +159,9 @@ class Sandbox:
             os.makedirs(os.path.dirname(spec.root.upper), 0o700, exist_ok=True)
         self._ends[spec.id] = self._loop.create_future()
         try:
-            await self._ask("start", (stdout, stderr), spec=protocol.encode_spec(spec))
+            # The caller may close its own before they are sent.
+            copies = os.dup(stdout), os.dup(stderr)
+            await self._job_init.exchange("start", copies, spec=protocol.encode_spec(spec))
         except StartError:
             del self._ends[spec.id]
             raise
@@ -179,10 +177,9 @@ class Sandbox:
             if end is None or end.done():
                 return
             try:
-                answer, _ = await self._ask("signal", container=container, number=int(number), now=left == 0)
+                if await self._job_init.call("signal", container=container, number=int(number), now=left == 0):
+                    return
             except StartError:
-                return
-            if answer["sent"]:
                 return
             await asyncio.sleep(_SIGNAL_RETRY)
 
@@ -209,10 +206,9 @@ class Sandbox:
             raise
         try:
             async with asyncio.timeout(timeout):
-                answer, _ = await self._ask(
+                code, _ = await self._job_init.exchange(
                     "exec",
                     (writer,),
-                    give=True,
                     container=container,
                     execution=execution,
                     argv=list(argv),
@@ -220,10 +216,10 @@ class Sandbox:
                 )
             # A process in the background may keep the pipe open.
             await asyncio.wait([output.ended], timeout=_OUTPUT_GRACE)
-            return int(answer["code"]), bytes(output.data)
+            return int(code), bytes(output.data)
         except (TimeoutError, asyncio.CancelledError):
             if not self._closed:
-                await asyncio.shield(self._ask("cancel", execution=execution))
+                await asyncio.shield(self._job_init.call("cancel", execution=execution))
             raise
         finally:
             transport.close()
@@ -239,15 +235,15 @@ class Sandbox:
 
         async def cancel() -> None:
             if not self._closed:
-                await self._ask("cancel", execution=name)
+                await self._job_init.call("cancel", execution=name)
 
         async def code() -> int:
             if isinstance(command, Copy):
                 details: dict[str, Any] = {"copy": command}
             else:
                 details = {"argv": list(command.argv), "env": dict(command.env), "size": size}
-            answer, _ = await self._ask("exec", theirs, give=True, container=container, execution=name, **details)
-            return int(answer["code"])
+            ended = await self._job_init.exchange("exec", theirs, container=container, execution=name, **details)
+            return int(ended[0])
 
         ended = asyncio.create_task(code())
         if channel is not None:
@@ -255,16 +251,16 @@ class Sandbox:
         return Entered(ours, ended, cancel)
 
     async def usage(self) -> Mapping[str, tuple[float, int]]:
-        answer, _ = await self._ask("usage")
-        return {name: (float(cpu), int(memory)) for name, (cpu, memory) in answer["usage"].items()}
+        usage = await self._job_init.call("usage")
+        return {name: (float(cpu), int(memory)) for name, (cpu, memory) in usage.items()}
 
     async def connect(self, pod: str, port: int) -> socket.socket:
         """Open a non-blocking TCP connection from inside the job's network."""
-        answer, descriptors = await self._ask("socket", pod=pod)
+        address, descriptors = await self._job_init.exchange("socket", (), pod=pod)
         connection = socket.socket(fileno=descriptors[0])
         connection.setblocking(False)
         try:
-            await self._loop.sock_connect(connection, (answer["address"], port))
+            await self._loop.sock_connect(connection, (address, port))
         except BaseException:
             connection.close()
             raise
@@ -272,7 +268,7 @@ class Sandbox:
 
     async def listen(self, address: str, port: int) -> socket.socket:
         """Open a non-blocking listener in the job's network, at the gateway's address."""
-        _, descriptors = await self._ask("listen", address=address, port=port)
+        _, descriptors = await self._job_init.exchange("listen", (), address=address, port=port)
         listener = socket.socket(fileno=descriptors[0])
         listener.setblocking(False)
         return listener
@@ -286,54 +282,8 @@ class Sandbox:
             os.close(self._errors)
             self._errors = -1
 
-    async def _ask(
-        self, what: str, descriptors: Sequence[int] = (), *, give: bool = False, **details: Any
-    ) -> tuple[protocol.Message, list[int]]:
-        """Descriptors are duplicated unless given away: the caller may close its own before the message is sent."""
-        copies = list(descriptors) if give else [os.dup(descriptor) for descriptor in descriptors]
-        number = next(self._numbers)
-        if self._closed:
-            close_all(copies)
-            raise SandboxError(self._closed)
-        answer: asyncio.Future[tuple[protocol.Message, list[int]]] = self._loop.create_future()
-        self._answers[number] = answer
-        self._unsent.append(({"do": what, "id": number, **details}, copies))
-        if len(self._unsent) == 1:
-            self._send_unsent()
-        try:
-            return await answer
-        finally:
-            self._answers.pop(number, None)
-
-    def _send_unsent(self) -> None:
-        while self._unsent:
-            message, descriptors = self._unsent[0]
-            try:
-                protocol.send(self._channel, message, descriptors)
-            except BlockingIOError:
-                self._loop.add_writer(self._channel, self._send_unsent)
-                return
-            except OSError as error:
-                self._lose(f": {error.strerror}")
-                return
-            self._unsent.popleft()
-            close_all(descriptors)
-        self._loop.remove_writer(self._channel)
-
-    def _readable(self) -> None:
-        while True:
-            try:
-                received = protocol.receive(self._channel)
-            except BlockingIOError:
-                return
-            except OSError:
-                received = None
-            if received is None:
-                self._lose(self._last_error())
-                return
-            self._handle(*received)
-
-    def _handle(self, message: protocol.Message, descriptors: list[int]) -> None:
+    def _handle(self, message: Message, descriptors: list[int]) -> None:
+        close_all(descriptors)  # of an answer that nobody awaits any more
         if "ended" in message:
             end = self._ends[message["ended"]]
             if not end.done():
@@ -346,30 +296,19 @@ class Sandbox:
             self._disconnect(message["refused"])
         elif "exhausted" in message:
             self._disconnect(message["exhausted"], ExhaustedError)
-        elif (answer := self._answers.get(message["id"])) is None or answer.done():
-            close_all(descriptors)
-        elif "error" in message:
-            answer.set_exception(StartError(*message["error"]))
-        else:
-            answer.set_result((message, descriptors))
 
-    def _lose(self, why: str) -> None:
-        reason = f"job-init has ended{why}"
-        if not self._closed:
-            self.on_lost(reason)
+    def _lose(self) -> SandboxError:
+        reason = f"job-init has ended{self._last_error()}"
+        self.on_lost(reason)
         self._disconnect(reason)
+        return SandboxError(reason)
 
     def _disconnect(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         if self._closed:
             return
         self._closed = reason
-        self._loop.remove_reader(self._channel)
-        self._loop.remove_writer(self._channel)
-        self._channel.close()
-        for _, descriptors in self._unsent:
-            close_all(descriptors)
-        self._unsent.clear()
-        waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
+        self._job_init.abort(kind(reason))
+        waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._ends.values()]
         for future in waiting:
             if not future.done():
                 future.set_exception(kind(reason))

@@ -12,11 +12,12 @@ import os
 import socket
 import struct
 import termios
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from pumice.engines.local.rpc.wire import Wire, WireError, close_all
 from pumice.engines.local.sandbox import protocol
 from pumice.engines.local.sandbox.sandbox_errors import COPY, COPY_DENIED, TERMINAL, StartError
 from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, is_denied, reason_of
@@ -56,26 +57,26 @@ def stream_pipes() -> tuple[list[int], list[int]]:
 
 def terminal_channel() -> tuple[socket.socket, int]:
     """Return both ends of the channel through which a container sends its terminal."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
+    ours, theirs = socket.socketpair()
     return ours, theirs.detach()
 
 
 async def received_terminal(channel: socket.socket, ended: asyncio.Task[int]) -> int:
     """Return the descriptor of the terminal. Raises StartError if the command cannot be started."""
-    loop = asyncio.get_running_loop()
+    loop, wire = asyncio.get_running_loop(), Wire(channel, protocol.FORMAT)
     readable = asyncio.Event()
     loop.add_reader(channel, readable.set)
     waiting = asyncio.create_task(readable.wait())
     try:
         await asyncio.wait([waiting, ended], return_when=asyncio.FIRST_COMPLETED)
         received = None
-        with suppress(BlockingIOError, OSError):
-            received = protocol.receive(channel)
+        with suppress(OSError, WireError):
+            wire.read()
+            received = wire.take()
     finally:
         loop.remove_reader(channel)
         waiting.cancel()
-        channel.close()
+        wire.close()
     descriptors = [] if received is None else received[1]
     if len(descriptors) == 1 and os.isatty(descriptors[0]):
         return descriptors[0]
@@ -102,11 +103,6 @@ class CollectedOutput(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
-
-
-def close_all(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def copied_here(copy: Copy) -> Entered:

@@ -107,7 +107,7 @@ class TreeReader:
     def read(self) -> None:
         """Raises OSError if the target itself cannot be written, and StreamError."""
         root = True
-        while (entry := self._entry())["kind"] != END:
+        while (entry := self.read_entry())["kind"] != END:
             path = _path(entry)
             if root != (not path):
                 raise StreamError("its first entry is not the root")
@@ -124,7 +124,7 @@ class TreeReader:
     def _create(self, entry: dict[str, Any], path: Path) -> None:
         match entry["kind"]:
             case "directory":
-                with self._parent(path) as (parent, name):
+                with self.opened_parent(path) as (parent, name):
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=parent)
                     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=parent)
@@ -147,17 +147,17 @@ class TreeReader:
         """If it cannot be written, its content is read all the same: the next entry follows it."""
         descriptor = -1
         try:
-            with self._parent(path) as (parent, name):
+            with self.opened_parent(path) as (parent, name):
                 descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | _OPEN, mode, dir_fd=parent)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(17, "exists, and is not a file")
             os.ftruncate(descriptor, 0)
-            for chunk in self._chunks():
+            for chunk in self.read_chunks():
                 view = memoryview(chunk)
                 while view:
                     view = view[os.write(descriptor, view) :]
         except OSError:
-            for _ in self._chunks():
+            for _ in self.read_chunks():
                 continue
             raise
         finally:
@@ -165,7 +165,7 @@ class TreeReader:
                 os.close(descriptor)
 
     @contextmanager
-    def _parent(self, path: Path) -> Iterator[tuple[int, str]]:
+    def opened_parent(self, path: Path) -> Iterator[tuple[int, str]]:
         """Yield a descriptor of the directory of an entry, reached without any link, and the name in it."""
         names = (self.name, *path)
         opened = os.dup(self.directory)
@@ -183,7 +183,7 @@ class TreeReader:
             self.skipped("/".join(path), f"a link that leads outside, to {target}", False)
             return
         try:
-            with self._parent(path) as (parent, name):
+            with self.opened_parent(path) as (parent, name):
                 with suppress(FileNotFoundError):
                     if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                         os.unlink(name, dir_fd=parent)
@@ -193,7 +193,7 @@ class TreeReader:
 
     def _stays_inside(self, path: Path, target: str) -> bool:
         """Whether a link leads below the root. `..` after another link could lead anywhere."""
-        if target.startswith("/") or not path:
+        if target.startswith("/") or "\0" in target or not path:
             return False
         current, through_link = list(path[:-1]), False
         for name in target.split("/"):
@@ -206,7 +206,8 @@ class TreeReader:
                 through_link = through_link or tuple(current) in self._links
         return True
 
-    def _entry(self) -> dict[str, Any]:
+    def read_entry(self) -> dict[str, Any]:
+        """Return the next entry, whose content `read_chunks` yields. Raises StreamError."""
         line = self.source.readline(_LONGEST_LINE)
         try:
             entry = json.loads(line)
@@ -216,16 +217,16 @@ class TreeReader:
             raise StreamError("not an entry")
         return entry
 
-    def _chunks(self) -> Iterator[bytes]:
+    def read_chunks(self) -> Iterator[bytes]:
         while True:
-            (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+            (length,) = _LENGTH.unpack(self.read_exactly(_LENGTH.size))
             if not length:
                 return
             if length > _CHUNK:
                 raise StreamError("a chunk is too long")
-            yield self._exactly(length)
+            yield self.read_exactly(length)
 
-    def _exactly(self, length: int) -> bytes:
+    def read_exactly(self, length: int) -> bytes:
         data = self.source.read(length)
         if len(data) < length:
             raise StreamError("it ends too early")

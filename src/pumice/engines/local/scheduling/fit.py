@@ -6,30 +6,45 @@ Where a container has only limits, they are its requests, as in an API server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.quantity import Quantity
-from pumice.model.resources import Usage, pod_usage, resource_list
-from pumice.model.text import size_text
+from pumice.model.resources import GPU, Usage, pod_usage, resource_list
+from pumice.model.units import amount_text
 
-GPU: Final = "nvidia.com/gpu"
 _CORE: Final = ("cpu", "memory")
+_OF_CONTAINER: Final = ("resources", "restartPolicy")  # the fields on which its requests depend
 
 
 def pod_requests(spec: Manifest) -> Usage:
     """Return what a pod takes of the machine: cpu, memory and extended resources."""
+    resources: Manifest = {key: spec[key] for key in ("resources", "overhead") if key in spec}
+    for kind in ("containers", "initContainers"):
+        containers = spec.get(kind) or []
+        resources[kind] = [{key: each[key] for key in _OF_CONTAINER if key in each} for each in containers]
+    return dict(_requests(msgspec.json.encode(resources)))
+
+
+@lru_cache(maxsize=64)
+def _requests(resources: bytes) -> Usage:
+    """Return the requests of a pod spec: computed once for all pods of a task, several times in a run."""
+    spec: Manifest = msgspec.json.decode(resources)
     filled: Manifest = {**_with_requests(spec)}
     for kind in ("containers", "initContainers"):
-        filled[kind] = [_with_requests(container) for container in spec.get(kind) or []]
+        filled[kind] = [_with_requests(container) for container in spec[kind]]
     usage = pod_usage(filled)
     return {
         name: amount
         for name, amount in usage.items()
-        if (name in _CORE or _is_extended(name)) and not amount.is_zero and not amount.is_negative
+        # Of the others, only extended resources are of a machine.
+        if name in _CORE or ("/" in name and not name.startswith(("count/", "requests.", "limits.")))
+        if not amount.is_zero and not amount.is_negative
     }
 
 
@@ -79,20 +94,14 @@ def shortfall(fit: Fit) -> list[str]:
     """Return a table of what is wanted, free and short."""
     cells = [("", "wanted", "free", "short")]
     for row in fit.rows:
-        short = "-" if row.short.is_zero else amount_text(row.name, row.short)
-        cells.append((row.name, amount_text(row.name, row.requested), amount_text(row.name, row.free), short))
+        wanted, free, short = (amount_text(row.name, each, ".2f") for each in (row.requested, row.free, row.short))
+        cells.append((row.name, wanted, free, "-" if row.short.is_zero else short))
     names, *numbers = (max(map(len, column)) for column in zip(*cells, strict=True))
     widths = [max(width, 7) + 2 for width in numbers]
     return [
         f"  {name:<{names}}" + "".join(f"{cell:>{width}}" for cell, width in zip(amounts, widths, strict=True))
         for name, *amounts in cells
     ]
-
-
-def amount_text(name: str, amount: Quantity) -> str:
-    if name == "cpu":
-        return f"{amount.milli_value() / 1000:.2f}"
-    return size_text(amount.value()) if name == "memory" else str(amount.value())
 
 
 def container_gpus(container: Manifest) -> int:
@@ -122,10 +131,6 @@ def _with_requests(owner: Manifest) -> Manifest:
     resources: Mapping[str, Any] = owner.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     return {**owner, "resources": {**resources, "requests": {**limits, **requests}}} if limits else owner
-
-
-def _is_extended(name: str) -> bool:
-    return "/" in name and not name.startswith(("count/", "requests.", "limits."))
 
 
 def _first(item: tuple[str, Quantity]) -> tuple[int, str]:

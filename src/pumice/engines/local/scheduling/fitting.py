@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from pumice.admission.admit import Admitted, admit_stored
-from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.scheduling.fit import Fit, fit, pod_requests
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
@@ -24,6 +23,7 @@ from pumice.model.resources import is_extended
 from pumice.model.suggestions import did_you_mean
 from pumice.plugins.shaping import pods
 from pumice.runtime.offline_context import offline_context
+from pumice.store.run_errors import InvalidOption
 
 _NANO: Final = 10**9
 _STEPS: Final = {"cpu": _NANO // 1000, "memory": 2**20 * _NANO}  # what amounts are rounded down to
@@ -207,7 +207,7 @@ def _resource_names(task: TaskSpec) -> Iterator[str]:
 
 def _unknown(name: str, known: Sequence[str]) -> Problem:
     hint = f"{did_you_mean(name, known)} it has {', '.join(known) or 'none'}".lstrip()
-    return Problem(f"{name}: the job asks for no resource {name}", hint, Position("--ignore"))
+    return Problem(f"{name}: the job asks for no resource {name}", hint, Position(option="ignore"))
 
 
 def _task(manifest: Manifest) -> str:

@@ -17,9 +17,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pumice.engines.local.scheduling.fit import GPU
 from pumice.model.quantity import Format, Quantity
-from pumice.model.resources import Usage
+from pumice.model.resources import GPU, Usage
 
 _NANO: Final = 10**9
 _NVIDIA_SMI_TIMEOUT: Final = 10  # it is slow while the driver wakes up
@@ -59,11 +58,12 @@ class Machine(Struct, frozen=True):
 
 
 def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Machine:
-    cpus = _affinity()
-    limits = list(_control_groups(root))
-    shares = [share for share in (_cpu_share(group) for group in limits) if share is not None]
-    spare = [memory for memory in (_memory_left(group) for group in limits) if memory is not None]
-    bounds = [limit for limit in (_memory_limit(group) for group in limits) if limit is not None]
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    cpus = tuple(sorted(allowed))
+    groups = list(_control_groups(root))
+    shares = [share for share in map(_cpu_share, groups) if share is not None]
+    bounds = {group: limit for group in groups if (limit := _memory_limit(group)) is not None}
+    spare = [left for group, limit in bounds.items() if (left := _memory_left(group, limit)) is not None]
     meminfo = root / "proc/meminfo"
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     available = _meminfo(meminfo, "MemAvailable") or physical
@@ -73,7 +73,7 @@ def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
         cpu_share=min([len(cpus), *shares]),
         memory=min([available, *spare]),
         gpus=read_gpus(root, environ),
-        all_memory=min([everything, *bounds]),
+        all_memory=min([everything, *bounds.values()]),
     )
 
 
@@ -82,7 +82,9 @@ def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
         return ()
-    count = _gpu_count(root, environ)
+    listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
+    count = len(listed) or len(files) or _nvidia_smi_count(environ)
     if visible is None:
         return tuple(str(number) for number in range(count))
     return tuple(_visible(visible, count))
@@ -102,12 +104,6 @@ def _visible(text: str, count: int) -> Iterator[str]:
         yield word
 
 
-def _gpu_count(root: Path, environ: Mapping[str, str]) -> int:
-    listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
-    files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
-    return len(listed) or len(files) or _nvidia_smi_count(environ)
-
-
 def _nvidia_smi_count(environ: Mapping[str, str]) -> int:
     """Count with nvidia-smi where the driver is neither in /proc nor in /dev, as under WSL."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
@@ -120,12 +116,6 @@ def _nvidia_smi_count(environ: Mapping[str, str]) -> int:
     except (OSError, subprocess.TimeoutExpired):
         return 0
     return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
-
-
-def _affinity() -> tuple[int, ...]:
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
 
 
 def _meminfo(meminfo: Path, name: str) -> int | None:
@@ -174,11 +164,10 @@ def _memory_limit(group: Path) -> int | None:
     return None
 
 
-def _memory_left(group: Path) -> int | None:
+def _memory_left(group: Path, limit: int) -> int | None:
     """Return what the group may still use: its limit minus its usage, without reclaimable file cache."""
-    limit = _memory_limit(group)
     match _words(group / "memory.current") or _words(group / "memory.usage_in_bytes"):
-        case [now] if limit is not None and now.isdigit():
+        case [now] if now.isdigit():
             return max(0, limit - int(now) + _cached(group))
     return None
 

@@ -9,9 +9,10 @@ import resource
 from collections.abc import Sequence
 from typing import Final
 
-from pumice.engines.local.run_errors import Unsupported
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
+from pumice.model.problem import Option
+from pumice.store.run_errors import Unsupported
 
 # A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
 _POD: Final = 3
@@ -36,7 +37,7 @@ def check_open_files(pods: int, containers: int) -> None:
     if hard != resource.RLIM_INFINITY and needed > hard:
         hint = f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with "
         message = f"{pods} pods need {needed} open files, and a process may have {hard} here"
-        raise Unsupported(message, f"{hint}--scale", python_hint=f"{hint}scale=")
+        raise Unsupported(message, (hint, Option("scale")))
 
 
 def raise_open_files_limit(pods: int, containers: int) -> None:

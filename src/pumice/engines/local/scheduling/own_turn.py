@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from pumice.diagnosis.why import Why, WhyCode, sentence
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.runs.run_store import RunStore
-from pumice.engines.local.scheduling.fit import Fit, fit, pod_requests
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.plan import Decision, Hold, PodSet, Refuse, Start, Waiting, plan
 from pumice.engines.local.scheduling.pod_scheduler import RETRY_INTERVAL, PodScheduler
 from pumice.engines.local.scheduling.run_queue import active_runs, machine_for, next_arrival, read_queue
-from pumice.engines.local.why import Why, WhyCode, sentence
 from pumice.model.job import Manifest
-from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
+from pumice.store.files.run_store import RunStore
 
 
 @dataclass(slots=True)
@@ -74,10 +72,6 @@ class OwnTurn:
     @property
     def has_room(self) -> bool:
         return self.why is None
-
-    def fit_in(self, free: Mapping[str, Quantity]) -> Fit:
-        """Check whether the gang fits what is free."""
-        return fit([pod_requests(spec) for spec in self.gang.values()], free)
 
     async def wait(self, stopping: asyncio.Event, longest: float | None, announce: Callable[[Why], None]) -> str:
         """Wait for the turn, or until `stopping`; announce the reason each time that it changes.

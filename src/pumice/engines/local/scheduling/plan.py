@@ -20,15 +20,13 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.engines.local.scheduling.fit import GPU
+from pumice.diagnosis.why import OTHER_PROGRAMS, Hint, Holder, Shortage, Why, WhyCode
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.why import OTHER_PROGRAMS, Hint, Holder, Shortage, Why, WhyCode
 from pumice.model.quantity import Quantity
-from pumice.model.resources import Usage, sum_usage
+from pumice.model.resources import GPU, Usage, sum_usage
 
 PATIENCE: Final = dt.timedelta(minutes=10)
 _ZERO: Final = Quantity()
-_ONE: Final = Quantity.parse(1)
 
 
 class PodSet(Struct, frozen=True):
@@ -87,10 +85,14 @@ def plan(
     patience: dt.timedelta = PATIENCE,
 ) -> dict[str, Decision]:
     """Return a decision for every waiting run, by name, in the order of the queue."""
-    room = _first_room(machine, tuple(running))
+    # What uses a GPU that a run holds belongs to that run.
+    running = tuple(running)
+    gpus = {gpu for run in running for gpu in run.gpus}
+    others = {gpu: text for gpu, text in machine.gpu_programs.items() if gpu not in gpus}
+    room = _Room.of(replace(machine, gpu_programs=others), running)
     decisions: dict[str, Decision] = {}
     held: list[Waiting] = []
-    for each in sorted(waiting, key=_order):
+    for each in sorted(waiting, key=lambda run: (-run.priority, run.extra, run.arrival, run.name)):
         if never := _short(each, room.capacity(each)):
             decisions[each.name] = Refuse(tuple(room.refusal(each, name) for name in never))
             continue
@@ -115,10 +117,6 @@ def plan(
         )
         decisions[each.name] = Hold(why)
     return decisions
-
-
-def _order(waiting: Waiting) -> tuple[int, bool, int, str]:
-    return (-waiting.priority, waiting.extra, waiting.arrival, waiting.name)
 
 
 def _expired(waiting: Waiting, now: dt.datetime, patience: dt.timedelta) -> bool:
@@ -268,10 +266,3 @@ def _shortage(
         capacity=str(capacity),
         held_by=tuple(held_by),
     )
-
-
-def _first_room(machine: Machine, running: tuple[Running, ...]) -> _Room:
-    """Return the room at the beginning. What uses a GPU that a run holds belongs to that run."""
-    held = {gpu for run in running for gpu in run.gpus}
-    others = {gpu: text for gpu, text in machine.gpu_programs.items() if gpu not in held}
-    return _Room.of(replace(machine, gpu_programs=others), running)

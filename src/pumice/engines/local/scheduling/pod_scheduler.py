@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from pumice.engines.local.scheduling.fit import GPU, Fit, amount_text, fit, pod_requests
+from pumice.engines.local.scheduling.fit import Fit, fit, pod_requests
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.reservations import Reservation, Reservations, total
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.resources import Usage
+from pumice.model.resources import GPU, Usage
+from pumice.model.units import amount_text
 from pumice.runtime.once import Once
 
 # Nothing announces the end of another run, so a waiting pod checks again.
@@ -32,8 +32,7 @@ class Placement(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class PodScheduler:
+class PodScheduler(Struct):
     machine: Machine
     reservations: Reservations
     announce: Callable[[str], None] = lambda _message: None

@@ -11,15 +11,16 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
 from msgspec import Struct, field
 
-from pumice.engines.local.state.state_directory import host_directory
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
+from pumice.store.files.file_lock import locked
+from pumice.store.files.state_directory import host_directory
 
 _LOCK: Final = "turn"
 _SUFFIX: Final = ".json"
@@ -40,16 +41,11 @@ def reservations_directory(state: Path) -> Path:
 @contextmanager
 def turn(directory: Path) -> Iterator[None]:
     """Keep other processes from reading or reserving meanwhile: all that decide about this machine take it."""
-    lock = None
-    with suppress(FileNotFoundError):
-        # The user may remove the state directory under a run.
-        lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
+    with ExitStack() as stack:
+        with suppress(FileNotFoundError):
+            # The user may remove the state directory under a run.
+            stack.enter_context(locked(directory / _LOCK))
         yield
-    finally:
-        if lock is not None:
-            os.close(lock)
 
 
 def live_reservations(directory: Path) -> dict[str, Reservation]:

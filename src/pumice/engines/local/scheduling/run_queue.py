@@ -16,16 +16,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.run_record import FOREGROUND, GangPods, RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
-from pumice.engines.local.scheduling.fit import GPU
+from pumice.diagnosis.why import Why, WhyCode, sentence
 from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
-from pumice.engines.local.why import Why, WhyCode
 from pumice.model.quantity import Quantity
+from pumice.model.resources import GPU
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.run_record import FOREGROUND, GangPods, RunStatus
 
 
 class RunQueue(Struct, frozen=True):
@@ -76,7 +76,7 @@ def read_queue(store: RunStore, runs: Sequence[tuple[StoredRun, RunStatus]]) -> 
 
 def active_runs(store: RunStore) -> list[tuple[StoredRun, RunStatus]]:
     """Return the active runs of this host with their statuses."""
-    return [(run, run.status()) for run in store.active_runs() if run.is_of_this_host and not run.is_newer]
+    return [(run, run.status()) for run in store.active_runs() if run.is_of_this_host and run.has_our_format]
 
 
 def is_waiting(status: RunStatus) -> bool:
@@ -130,10 +130,10 @@ def why_of(run: StoredRun, decision: Decision, since: dt.datetime) -> Why:
         case Hold(why):
             return why
         case Refuse(short):
-            message = "does not fit this machine, even when it is empty"
-            return Why(run=run.ref, code=WhyCode.RESOURCES, since=since, short=short, message=message)
+            why = Why(run=run.ref, code=WhyCode.RESOURCES, since=since, short=short)
+            return replace(why, message=f"does not fit this machine, even when it is empty; {sentence(why)}")
         case Start():
-            return Why(run=run.ref, code=WhyCode.STARTING, since=since, message="has its room and starts")
+            return Why(run=run.ref, code=WhyCode.STARTING, since=since, message="resources granted, starting")
 
 
 def next_arrival(state: Path) -> int:

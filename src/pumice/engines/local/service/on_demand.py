@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pumice.engines.local.clock import elapsed
-from pumice.engines.local.daemon.background import start_in_background, wait_until_ready
-from pumice.engines.local.daemon.line_protocol import (
+from pumice.engines.local.daemon.background import start_in_background
+from pumice.engines.local.daemon.connections import (
     PROTOCOLS,
     RETIRE,
     AnswerLostError,
@@ -23,8 +21,9 @@ from pumice.engines.local.daemon.line_protocol import (
     own_hello,
 )
 from pumice.engines.local.daemon.rotated_log import last_lines
-from pumice.engines.local.run_errors import ConnectionFailed
 from pumice.engines.local.service.service_paths import ServicePaths
+from pumice.store.files.file_lock import locked
+from pumice.store.run_errors import ConnectionFailed
 
 _PATIENCE: Final = 60.0  # seconds; on a busy machine, loading the modules takes long
 _PAUSE: Final = 0.05
@@ -53,7 +52,7 @@ async def connected_service(
     while True:
         async with running_service(state, environ) as connection:
             if connection is not None and not _is_older(connection):
-                connection.check_protocol()
+                connection.peer.check()
                 yield connection
                 return
             if connection is not None:
@@ -91,29 +90,12 @@ def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PAT
     Of many clients at once, one starts it, and the others wait.
     """
     paths = ServicePaths(state)
-    try:
-        paths.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        turn = os.open(paths.lock.with_name("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        # The service explains in its log what is wrong with the directory.
-        return _start(paths, environ, seconds)
-    try:
-        fcntl.flock(turn, fcntl.LOCK_EX)
-        return paths.holder().is_alive or _start(paths, environ, seconds)
-    finally:
-        os.close(turn)
-
-
-def _start(paths: ServicePaths, environ: Mapping[str, str], seconds: float) -> bool:
-    reading, writing = os.pipe()
-    try:
-        start_in_background(service_words(paths.state), environ, paths.log, writing)
-    finally:
-        os.close(writing)
-    try:
-        return wait_until_ready(reading, seconds)
-    finally:
-        os.close(reading)
+    with ExitStack() as stack:
+        with suppress(OSError):
+            # The service explains in its log what is wrong with the directory.
+            paths.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            stack.enter_context(locked(paths.lock.with_name("start.lock")))
+        return paths.holder().is_alive or start_in_background(service_words(state), environ, paths.log, seconds)
 
 
 def service_words(state: Path) -> list[str]:

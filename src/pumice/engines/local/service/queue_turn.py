@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.diagnosis.why import Why
+from pumice.engines.local.runs.recorder import catch_up
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
 from pumice.engines.local.service import queued_runs
-from pumice.engines.local.why import Why
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.run_record import FOREGROUND, RunStatus
 
 _MEMORY: Final = dt.timedelta(seconds=3)
 Launch = Callable[[StoredRun, OwnerLock], None]
@@ -88,7 +90,11 @@ class QueueTurn:
 def _taken(run: StoredRun) -> OwnerLock | None:
     """Return the lock of a run that still waits: a user may have stopped or suspended it."""
     lock = OwnerLock.take(run.directory)
-    if lock is not None and not is_waiting(run.status()):
-        lock.release()
+    if lock is None:
         return None
-    return lock
+    # Of a full disk, it is not known whether the run waits.
+    with suppress(OSError):
+        if is_waiting(catch_up(run)):
+            return lock
+    lock.release()
+    return None

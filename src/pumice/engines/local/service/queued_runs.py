@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.outcome import NO_ROOM
-from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.journal import EntryKind, Journal, SequenceNumbers
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_names import is_directory_name
-from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.diagnosis.why import Why, sentence
+from pumice.engines.local.runs.recorder import append
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
-from pumice.engines.local.why import Why, sentence
-from pumice.model.vocabulary import SUSPENDED, Phase
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.history.entries import Held, NoRoom, Queued, Resumed, Started
+from pumice.store.run_errors import InvalidOption
+from pumice.store.run_names import is_directory_name
+from pumice.store.run_record import RunRecord, RunStatus
 
 
 def submit(store: RunStore, record: RunRecord) -> StoredRun:
@@ -38,14 +34,15 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
         directory = store.reserve(record.namespace, record.name)
         owned = store.create(directory, msgspec.structs.replace(record, number=int(directory.name)))
         run, lock = owned.run, owned.lock
-    elif _is_new(run.status()) and (taken := OwnerLock.take(run.directory)) is not None:
+    elif (status := run.status()).arrival or status.needs_resume:
+        return run
+    elif (taken := OwnerLock.take(run.directory)) is not None:
         lock = taken
     else:
         return run
     try:
         if record.options.get("hold"):
-            note = f"held; pumice resume {run.ref} queues it"
-            append(run, EntryKind.HELD, {}, phase=Phase.ABORTED, reason=SUSPENDED, note=note)
+            append(run, Held())
         else:
             queue(store, run)
     except OSError:
@@ -56,10 +53,6 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
     finally:
         lock.release()
     return run
-
-
-def _is_new(status: RunStatus) -> bool:
-    return not status.arrival and not status.needs_resume
 
 
 def find(store: RunStore, record: RunRecord) -> StoredRun | None:
@@ -78,25 +71,13 @@ def queue(store: RunStore, run: StoredRun) -> None:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with turn(directory):
         arrival = next_arrival(store.state)
-    append(run, EntryKind.QUEUED, {"arrival": arrival}, arrival=arrival, phase=QUEUED, held=None, started=None)
+    append(run, Queued(arrival))
 
 
 def resume(store: RunStore, run: StoredRun) -> None:
     """Queue a suspended run: it arrives now, and runs in the background. Its owner lock is held."""
     run = store.detach(run)
-    append(
-        run,
-        EntryKind.RESUMED,
-        {},
-        reason="",
-        message="",
-        finished=None,
-        exit_code=None,
-        verdict=(),
-        verdict_data=None,
-        stopped=False,
-        note="",
-    )
+    append(run, Resumed())
     queue(store, run)
 
 
@@ -116,7 +97,7 @@ def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
 
 def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
     """Record that a run has its room. Its owner lock is held."""
-    append(run, EntryKind.STARTED, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
+    append(run, Started(gpus))
 
 
 def longest_wait(record: RunRecord) -> dt.timedelta | None:
@@ -131,25 +112,7 @@ def give_up(store: RunStore, run: StoredRun, longest: dt.timedelta, why: Why) ->
     lock = OwnerLock.take(run.directory)
     if lock is None:
         return
-    try:
+    with lock:
         when = f"within {longest.total_seconds():g}s" if longest else "now, and it may not wait"
-        message = f"no room {when}: {sentence(why)}"
-        changes: dict[str, Any] = {"phase": Phase.TERMINATED, "reason": "NoRoom", "message": message, "note": message}
-        changes |= {"verdict": (f"{run.ref}: {message}",), "finished": wall_clock(), "exit_code": NO_ROOM}
-        append(run, EntryKind.NO_ROOM, {"message": message}, **changes)
+        append(run, NoRoom(f"no room {when}: {sentence(why)}"))
         store.finish(run)
-    finally:
-        lock.release()
-
-
-def append(run: StoredRun, kind: str, data: Mapping[str, Any], **changes: Any) -> RunStatus:
-    """Append to the journal of a run and write its status. Its owner lock is held."""
-    journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
-    journal.open()
-    try:
-        entry = journal.append(kind, data, sync=True)
-    finally:
-        journal.close()
-    status = msgspec.structs.replace(run.status(), seq=entry.seq, **changes)
-    run.write_status(status)
-    return status

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from pumice.engines.local.daemon.runtime_directory import runtime_file
-from pumice.engines.local.runs.owner_lock import Owner, OwnerLock
-from pumice.engines.local.state.settings import home_directory
-from pumice.engines.local.state.state_directory import host_directory
+from pumice.store.files.file_lock import take_lock
+from pumice.store.files.owner_lock import Owner, OwnerLock, read_owner
+from pumice.store.files.state_directory import host_directory
+from pumice.store.settings import account_home
 
 
 class ServicePaths(Struct, frozen=True):
@@ -37,31 +35,21 @@ class ServicePaths(Struct, frozen=True):
 
     def socket(self, environ: Mapping[str, str]) -> Path:
         """Return the path of the socket: each state directory has its own service. Raises RefusedError."""
-        home = home_directory(environ)
-        own = home is None or self.state != home / ".local" / "state" / "pumice"
-        below = sha256(os.fsencode(self.state.resolve())).hexdigest()[:12] if own else ""
+        # HOME does not count: one user may have several at the same time, as with `sudo`, and one runtime directory.
+        home, below = account_home(), ""
+        if home is None or self.state != home / ".local" / "state" / "pumice":
+            import hashlib  # noqa: PLC0415 - loads OpenSSL, and lists of the usual directory need none
+
+            below = hashlib.sha256(os.fsencode(self.state.resolve())).hexdigest()[:12]
         return runtime_file(environ, "service.sock", below)
 
     def take_lock(self) -> int | None:
         """Return the descriptor of the lock of the one service; None if another process has it. Raises OSError."""
         self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        OwnerLock(descriptor).sign()
+        descriptor = take_lock(self.lock)
+        if descriptor is not None:
+            OwnerLock(descriptor).sign()
         return descriptor
-
-    def wait_until_free(self) -> None:
-        """Return when no service runs."""
-        with suppress(FileNotFoundError):
-            descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            finally:
-                os.close(descriptor)
 
     def wake_holder(self) -> bool:
         """Make the service create its socket again if it is gone. False if no live process has signed the lock."""
@@ -74,10 +62,7 @@ class ServicePaths(Struct, frozen=True):
 
     def holder(self) -> Owner:
         """Return the process that last signed the lock."""
-        try:
-            return msgspec.json.decode(self.lock.read_bytes(), type=Owner)
-        except (OSError, msgspec.DecodeError):
-            return Owner()
+        return read_owner(self.lock.parent, self.lock.name)
 
     @property
     def notices(self) -> Path:

@@ -10,25 +10,20 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.daemon.background import report_ready
-from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, Message, listen, own_hello
+from pumice.engines.local.daemon.connections import Connection, Listener, own_hello, unknown_request
 from pumice.engines.local.daemon.rotated_log import RotatedLog
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files, sweep_runtime_files
-from pumice.engines.local.run_errors import InvalidOption, RefusedError, RunError, StoreError
+from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.retention import prune, removal_text
-from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
@@ -36,7 +31,12 @@ from pumice.engines.local.service.queue_turn import QueueTurn
 from pumice.engines.local.service.recovery import recover
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.service.supervisors import Supervisors
-from pumice.engines.local.state.settings import Retention
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.retention import prune, removal_text
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.run_errors import InvalidOption, RefusedError, RunError, StoreError
+from pumice.store.run_record import FOREGROUND, RunRecord
+from pumice.store.settings import Retention
 
 IDLE: Final = 300.0  # seconds until a service without work ends
 _TICK: Final = 1.0  # between two looks at what other processes change
@@ -54,11 +54,11 @@ class Service:
     store: RunStore = field(init=False)
     supervisors: Supervisors = field(init=False)
     queue: QueueTurn = field(init=False)
+    _listener: Listener = field(init=False)
     _clients: int = 0
     _waiting: int = 0  # runs in the queue at the last turn
     _retired: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _server: asyncio.Server | None = None
     _recovering: set[asyncio.Task[None]] = field(default_factory=set)
     _failed: dict[str, str] = field(default_factory=dict)  # the last message about a run that cannot be recovered
     _seen: object = None  # the fingerprint of the runs at the last turn
@@ -67,16 +67,17 @@ class Service:
         self.store = RunStore(self.paths.state)
         self.supervisors = Supervisors(self.environ, self._supervisor_ended)
         self.queue = QueueTurn(self.store, self._launch, wall_clock)
+        self._listener = Listener(lambda: self.paths.socket(self.environ), self._serve, str(self.paths.state))
 
     async def run(self, ready: int) -> None:
         """Serve until there is nothing to do, or a client asks the service to end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._retire_now)
+            loop.add_signal_handler(number, self._retire)
         loop.add_signal_handler(signal.SIGUSR1, self._changed.set)
         await self._keep_socket()
         self.log.write(f"service {own_hello().version} started, pid {os.getpid()}, state {self.paths.state}")
-        await asyncio.to_thread(settle_lost_runs, self.store, wall_clock())
+        await asyncio.to_thread(settle_lost_runs, self.store)
         for run, _ in active_runs(self.store):
             self._recover(run)
         if self._recovering:
@@ -101,7 +102,8 @@ class Service:
                 async with asyncio.timeout(min(_TICK, self.idle)):
                     await self._changed.wait()
         self.log.write("service ends")
-        self._close()
+        self._listener.close()
+        self.supervisors.close()
 
     def _take_turn(self) -> bool:
         """Start what can start. Return whether there is anything to wait for."""
@@ -116,7 +118,9 @@ class Service:
             self.log.write(f"the queue waits: {error}")
             return True
         for run, status in runs:
-            if is_waiting(status) or status.needs_resume or run.record.uid in self.supervisors.watched:
+            # One that was killed while it was suspended still has its resources, and is recovered.
+            suspended = status.needs_resume and status.started is None
+            if is_waiting(status) or suspended or run.record.uid in self.supervisors.watched:
                 continue
             if not run.is_owned:
                 self._recover(run)
@@ -185,26 +189,42 @@ class Service:
             self.paths.add_notice(removal_text(removed))
 
     async def _keep_socket(self) -> None:
-        """Listen, and listen again when the socket is gone: a logout removes the runtime directory."""
         try:
-            path = self.paths.socket(self.environ)
-            if self._server is None or not await asyncio.to_thread(os.path.lexists, path):
-                if self._server is not None:
-                    self._server.close()
-                self._server = await listen(path, self._serve, str(self.paths.state))
+            await self._listener.keep()
         except (OSError, RefusedError) as error:
             self.log.write(f"no socket: {error}")
-            if self._server is None:
+            if not self._listener.is_open:
                 raise
 
     async def _serve(self, connection: Connection) -> None:
         self._clients += 1
         try:
-            await connection.serve(
-                {"submit": self._submit, "wake": self._wake, "status": self._status, RETIRE: self._retire}
-            )
+            await connection.serve_requests(self._answer)
         finally:
             self._clients -= 1
+
+    async def _answer(self, request: Message) -> Any:
+        match request.get("do"):
+            case "submit":
+                return await self._submit(request)
+            case "wake":
+                # Take a turn at once: a client changed a run.
+                self._changed.set()
+                return True
+            case "status":
+                return {
+                    "pid": os.getpid(),
+                    "version": own_hello().version,
+                    "state": str(self.paths.state),
+                    "queued": sum(is_waiting(status) for _, status in active_runs(self.store)),
+                    "running": len(self.supervisors.watched),
+                    "log": str(self.paths.log),
+                }
+            case "retire":
+                # The answer goes out before the process ends.
+                asyncio.get_running_loop().call_soon(self._retire)
+                return True
+        raise unknown_request(request)
 
     async def _submit(self, request: Message) -> Any:
         try:
@@ -217,50 +237,20 @@ class Service:
         self._changed.set()
         return {"run": run.ref, "uid": run.record.uid, "directory": str(run.directory)}
 
-    async def _wake(self, _request: Message) -> Any:
-        """Take a turn at once: a client changed a run."""
-        self._changed.set()
-        return True
-
-    async def _status(self, _request: Message) -> Any:
-        runs: list[tuple[StoredRun, RunStatus]] = active_runs(self.store)
-        return {
-            "pid": os.getpid(),
-            "version": own_hello().version,
-            "state": str(self.paths.state),
-            "queued": sum(is_waiting(status) for _, status in runs),
-            "running": len(self.supervisors.watched),
-            "log": str(self.paths.log),
-        }
-
-    async def _retire(self, _request: Message) -> Any:
-        # The answer goes out before the process ends.
-        asyncio.get_running_loop().call_soon(self._retire_now)
-        return True
-
-    def _retire_now(self) -> None:
+    def _retire(self) -> None:
         self._retired = True
         self._changed.set()
 
-    def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        with contextlib.suppress(OSError, RefusedError):
-            self.paths.socket(self.environ).unlink(missing_ok=True)
-        self.supervisors.close()
 
-
-def main(state: str, ready: int) -> NoReturn:
-    """Run the service. If another process holds its lock, end at once with code 0."""
+def main(state: str, ready: int) -> None:
+    """Run the service, unless another process holds its lock."""
     # A client may send it as soon as the lock is signed.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     paths = ServicePaths(Path(state))
     lock = paths.take_lock()
     if lock is None:
         report_ready(ready)
-        sys.exit(0)
+        return
     service = Service(paths, dict(os.environ), RotatedLog(paths.log))
     asyncio.run(service.run(ready))
     os.close(lock)
-    # Without freeing each object, which Python would do.
-    os._exit(0)

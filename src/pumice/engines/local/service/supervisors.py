@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pumice.engines.local.daemon.background import allowed_environment
-from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
-from pumice.engines.local.runs.run_store import SUPERVISOR_LOG, StoredRun
+from pumice.engines.local.daemon.background import allowed_environment, start_process
+from pumice.store.files.owner_lock import OwnerLock, read_owner
+from pumice.store.files.run_store import SUPERVISOR_LOG, StoredRun
 
 _MODULE = "pumice.engines.local.supervisor"
 
@@ -42,21 +42,8 @@ class Supervisors:
         environ = allowed_environment(self.environ)
         if run.record.gpus is not None:
             environ["CUDA_VISIBLE_DEVICES"] = ",".join(run.record.gpus)
-        output = os.open(run.directory / SUPERVISOR_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            child = subprocess.Popen(  # noqa: S603 - our own program
-                self.command(run, lock.descriptor),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd="/",
-                env=environ,
-                umask=0o077,
-                start_new_session=True,
-                pass_fds=(lock.descriptor,),
-            )
-        finally:
-            os.close(output)
+        log = run.directory / SUPERVISOR_LOG
+        child = start_process(self.command(run, lock.descriptor), environ, log, lock.descriptor)
         self._children[run.record.uid] = child
         self._watch(run.record.uid, child.pid, child)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.daemon.line_protocol import Connection, Message
-from pumice.engines.local.run_errors import WrongState
+from msgspec import Struct, field
+
+from pumice.engines.local.daemon.connections import Connection
+from pumice.engines.local.local_run import LocalRun
+from pumice.engines.local.rpc.async_wire import Reply
+from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.sandbox.entered import Entered
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.tree_stream import Copy
-from pumice.engines.local.session import LocalSession
 from pumice.model.pumice_error import PumiceError
+from pumice.store.run_errors import WrongState
 
 ENDED: Final = "ended"  # the announcement of a command's exit code
 FAILED: Final = "failed"  # or of why it does not run
@@ -22,16 +25,15 @@ _TERMINAL: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
 _MOST_LINES: Final = 0xFFFF
 
 
-@dataclass(slots=True)
-class Entering:
-    session: LocalSession
+class Entering(Struct):
+    run: LocalRun
     connection: Connection
     _entered: list[Entered] = field(default_factory=list)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def enter(self, request: Message) -> Any:
         """Start a command, and send the client its ends of the streams, or of the terminal."""
-        container = self.session.pod(str(request["pod"])).container(str(request.get("container") or ""))
+        container = self.run.pod(str(request["pod"])).container(str(request.get("container") or ""))
         try:
             if "copy" in request:
                 path, into, name = request["copy"]
@@ -40,18 +42,11 @@ class Entering:
                 entered = await container.enter([str(word) for word in request["argv"]], *_terminal(request))
         except StartError as error:
             return {FAILED: [error.kind, error.message]}
-        try:
-            await self.connection.send_descriptors({"descriptors": len(entered.descriptors)}, entered.descriptors)
-        except BaseException:
-            await entered.cancel()
-            raise
-        finally:
-            entered.close()
         self._entered.append(entered)
         task = asyncio.create_task(self._report(entered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return {}
+        return Reply({}, entered.descriptors)
 
     async def _report(self, entered: Entered) -> None:
         """Send the client how the command ended."""
@@ -62,14 +57,23 @@ class Entering:
         except SandboxError:
             message = {FAILED: ["", str(WrongState("the run has ended"))]}
         self._entered.remove(entered)
-        with suppress(ConnectionError):
-            await self.connection.send(message)
+        self.connection.notify(message)
 
     async def close(self) -> None:
         """The client has gone: end what it started."""
         for entered in tuple(self._entered):
             with suppress(PumiceError):
                 await entered.cancel()
+
+
+async def connect(run: LocalRun, request: Message) -> Reply:
+    """Send the client a connection to a port of a pod. Raises WrongState if nothing listens there."""
+    pod, port = run.pod(str(request["pod"])), int(request["port"])
+    try:
+        connection = await run.session.sandbox.connect(pod.name, port)
+    except (OSError, StartError, SandboxError) as error:
+        raise WrongState(f"{pod.short_name}: nothing listens on port {port}") from error
+    return Reply({}, [connection.detach()])
 
 
 def _terminal(request: Message) -> tuple[tuple[int, int] | None, str]:

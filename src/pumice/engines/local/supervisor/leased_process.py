@@ -14,26 +14,31 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.engines.local.daemon.line_protocol import LIMIT, Connection, Message, own_hello
-from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued
-from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
-from pumice.engines.local.run_errors import RunError, StoreError, WrongState
-from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.runs.run_store import SUPERVISOR_LOG
-from pumice.engines.local.service.on_demand import connected_service
-from pumice.engines.local.session import LocalSession
-from pumice.engines.local.supervisor.control_server import ControlServer
-from pumice.engines.local.supervisor.request_codec import DETACHED, START, plain_error, request_of
+from pumice.diagnosis.outcome import StopReason
+from pumice.engines.local.daemon.connections import AnswerLostError, Connection, own_hello
+from pumice.engines.local.daemon.error_codec import encode_error
+from pumice.engines.local.daemon.rotated_log import redirect_output
+from pumice.engines.local.local_run import LocalRun
+from pumice.engines.local.rpc.wire import Message
+from pumice.engines.local.service.on_demand import ask_service
+from pumice.engines.local.supervisor.control_server import ControlServer, give_up
+from pumice.engines.local.supervisor.request_codec import DETACHED, START, decode_request
 from pumice.engines.local.supervisor.secret_values import drop_secrets, keep_secrets
 from pumice.model.vocabulary import SUSPENDED
 from pumice.runtime.once import Once
+from pumice.store.events import RunEvent, RunPlanned, WarningIssued
+from pumice.store.files.run_store import SUPERVISOR_LOG
+from pumice.store.run_end import CLIENT_LOST, TERMINATED, Stop
+from pumice.store.run_errors import RunError, StoreError, WrongState
+from pumice.store.run_request import RunRequest
 
 _LOST: Final = replace(CLIENT_LOST, message="the client of the run has gone, so the run was ended")
 _BUSY: Final = 2.0  # seconds that the event loop may take to notice that the client has gone
@@ -43,21 +48,21 @@ _MOST_WAITING: Final = 1 << 20
 _FEW_WAITING: Final = 1 << 18
 
 
-def main(descriptor: int) -> NoReturn:
-    """Serve the client at the other end of this socket, and end."""
+def main(descriptor: int) -> int:
+    """Serve the client at the other end of this socket; return the exit code of this process."""
     lease = socket.socket(fileno=descriptor)
     try:
         _prepare_signals()
         asyncio.run(_serve(lease))
     except KeyboardInterrupt:
         # The client has gone before the run began.
-        os._exit(1)
+        return 1
     except BaseException as error:  # noqa: BLE001 - whatever it is, the client reports it
         with suppress(OSError):
             lease.setblocking(True)
-            lease.sendall(msgspec.json.encode({"error": plain_error(error)}) + b"\n")
-        os._exit(1)
-    os._exit(0)
+            lease.sendall(msgspec.json.encode({"error": encode_error(error)}) + b"\n")
+        return 1
+    return 0
 
 
 def _prepare_signals() -> None:
@@ -73,21 +78,18 @@ async def _serve(lease: socket.socket) -> None:
     # The preparation of a run blocks the event loop: interrupt it when the client has gone.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     watch = LeaseWatch(lease.dup())
-    reader, writer = await asyncio.open_unix_connection(sock=lease, limit=LIMIT)
-    writer.transport.set_write_buffer_limits(high=_MOST_WAITING, low=_FEW_WAITING)
-    connection = Connection(reader, writer)
-    await connection.greet(own_hello(), patience=None)
+    process = LeasedProcess(lease, watch)
+    await process.connection.greet(own_hello(), patience=None)
     watch.start()
-    await LeasedProcess(connection, watch).serve()
+    await process.serve()
 
 
-@dataclass(slots=True)
-class LeaseWatch:
+class LeaseWatch(Struct):
     """Detects in a thread that the client has gone, because the event loop may be busy."""
 
     lease: socket.socket
     began: bool = False  # pods may run: the event loop ends them
-    noticed: threading.Event = field(default_factory=threading.Event)  # by the event loop
+    noticed: threading.Event = msgspec.field(default_factory=threading.Event)  # by the event loop
 
     def start(self) -> None:
         threading.Thread(target=self._watch, daemon=True).start()
@@ -105,9 +107,10 @@ class LeaseWatch:
 
 @dataclass(slots=True)
 class LeasedProcess:
-    connection: Connection
+    lease: InitVar[socket.socket]
     watch: LeaseWatch
-    _session: LocalSession | None = None
+    connection: Connection = field(init=False)
+    _running: LocalRun | None = None
     _server: ControlServer | None = None
     _request: RunRequest | None = None
     _uid: str = ""
@@ -116,58 +119,53 @@ class LeasedProcess:
     _gone: bool = False  # the client
     _announced: asyncio.Event = field(default_factory=asyncio.Event)  # that the run is detached
     _over: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _warnings: Once = field(default_factory=Once)
+
+    def __post_init__(self, lease: socket.socket) -> None:
+        self.connection = Connection(lease, self._client_lost)
+        self.connection.most_unsent, self.connection.few_unsent = _MOST_WAITING, _FEW_WAITING
 
     async def serve(self) -> None:
         """Run what the client asks for; return when the run is over, or when the client has gone before."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: self._warn(context))
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        reading = loop.create_task(self._read())
+        serving = loop.create_task(self.connection.serve(self._answer))
         await self._over.wait()
-        reading.cancel()
+        serving.cancel()
         if self._released:
             # The client waits for it, also if the run ends meanwhile.
             await self._announced.wait()
-        with suppress(OSError):
-            self.connection.writer.close()
-            await self.connection.writer.wait_closed()
+        await self.connection.finish()
 
-    async def _read(self) -> None:
-        with suppress(RunError):
-            while (request := await self.connection.receive()) is not None:
-                task = asyncio.get_running_loop().create_task(self._answer(request))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+    def _client_lost(self) -> Exception:
         self._gone = True
         self.watch.noticed.set()
-        if self._session is None:
+        if self._running is None:
             self._over.set()
         elif not self._released:
-            self._session.stop(_LOST, force=True)
+            self._running.stop(_LOST, force=True)
+        return AnswerLostError("the client of the run has gone")
 
-    async def _answer(self, request: Message) -> None:
-        """Answer a request. `start` is answered when the run is over."""
-        answer: Message = {"id": request.get("id")}
-        try:
-            if request.get("do") == START:
-                answer["result"] = await self._run(request_of(request["request"]))
-            elif self._server is None or (handler := self._server.answers().get(str(request.get("do")))) is None:
+    async def _answer(self, request: Message) -> Any:
+        """Answer a request. `start` is answered when the run is over; after a refusal the client may ask again."""
+        if request.get("do") != START:
+            if self._server is None:
                 raise WrongState(f"{request.get('do')}: the run has not begun yet")
-            else:
-                answer["result"] = await handler(request)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the client reports it
-            answer["error"] = plain_error(error)
-        if not self._released:
-            self.connection.writer.write(msgspec.json.encode(answer) + b"\n")
-        if request.get("do") == START and ("result" in answer or self._gone or self._released):
-            self._over.set()
+            return await self._server.answer(request)
+        try:
+            code = await self._run(decode_request(request["request"]))
+        except BaseException:
+            if self._gone or self._released:
+                self._over.set()
+            raise
+        self._over.set()
+        return code
 
     async def _run(self, request: RunRequest) -> Any:
         self._request = request
-        self._session = session = LocalSession(request.job, request.options, request.documents, request.source)
-        self._server = server = ControlServer(session, self.connection, self._detach)
+        self._running = run = LocalRun(request)
+        self._server = server = ControlServer(run, self.connection, self._detach)
 
         def listen(event: RunEvent) -> None:
             if isinstance(event, RunPlanned):
@@ -175,10 +173,10 @@ class LeasedProcess:
             server.publish(event)
 
         try:
-            outcome = await session.run(listen)
+            outcome = await run.run(listen)
         finally:
             await server.close()
-            self._session = self._server = None
+            self._running = self._server = None
         if outcome.reason == SUSPENDED:
             # Another process continues it. Without the secrets, it reports which ones are missing.
             with suppress(OSError, RunError):
@@ -189,14 +187,14 @@ class LeasedProcess:
 
     async def _detach(self) -> str:
         """Let the run continue without its client. Raises RunError, and then the client keeps the lease."""
-        if self._session is None or self._request is None:
+        if self._running is None or self._request is None:
             raise WrongState("the run has not begun yet")
         settings = self._request.options.settings
         try:
             keep_secrets(self._uid, self._request)
             # As with a submitted run: the service starts it again.
-            self._session.on_sandbox_lost = lambda _reason: os._exit(1)
-            name = self._session.detach()
+            self._running.on_sandbox_lost = give_up
+            name = self._running.detach()
         except OSError as error:
             raise StoreError(f"the run cannot be detached: {error}", "make room in the state directory") from error
         self._released = True
@@ -205,31 +203,25 @@ class LeasedProcess:
             self._server.release()
         warning = ""
         try:
-            async with connected_service(settings.state, os.environ) as service:
-                await service.call("wake")
+            await ask_service(settings.state, os.environ, "wake")
         except (RunError, OSError) as error:
             warning = str(error)
-        announcement = {"event": DETACHED, "data": {"run": name, "warning": warning}}
-        self.connection.writer.write(msgspec.json.encode(announcement) + b"\n")
-        self.connection.writer.close()
-        self._announced.set()
-        self._leave_client()
-        return name
-
-    def _leave_client(self) -> None:
-        """Leave the working directory of the client, and write errors to the log that submitted runs have."""
+        # After the answer, if it was the client that asked.
+        asyncio.get_running_loop().call_soon(self._announce, {"run": name, "warning": warning})
+        # As a submitted run: not in the directory of the client, and with a log of its own.
         os.chdir("/")
         with suppress(OSError):
-            log = os.open(
-                self._directory / SUPERVISOR_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-            )
-            for standard in (1, 2):
-                os.dup2(log, standard)
-            os.close(log)
+            redirect_output(self._directory / SUPERVISOR_LOG)
+        return name
+
+    def _announce(self, detached: Mapping[str, str]) -> None:
+        self.connection.notify({"event": DETACHED, "data": detached})
+        self.connection.close()
+        self._announced.set()
 
     def _terminate(self) -> None:
-        if self._session is not None:
-            self._session.stop(Stop(TERMINATED, "Terminated"))
+        if self._running is not None:
+            self._running.stop(Stop(TERMINATED, StopReason.TERMINATED))
         else:
             self._over.set()
 

@@ -1,15 +1,29 @@
-"""Changes runs that may get or lose their process at the same moment."""
+"""Changes runs that wait or are suspended, which may get or lose their process at the same moment."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from pumice.engines.local.clock import elapsed
-from pumice.engines.local.run_errors import WrongState
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.preparation.new_record import gang_pods
+from pumice.engines.local.preparation.scaling import fit_to_machine, stored
+from pumice.engines.local.runs.recorder import append, catch_up
+from pumice.engines.local.scheduling.fitting import gang
+from pumice.engines.local.scheduling.machine import read_machine
+from pumice.engines.local.scheduling.run_queue import is_waiting
+from pumice.plugins.shaping import pods
+from pumice.runtime.offline_context import restore_admitted
+from pumice.store.events import RequestAccepted
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RECORD, StoredRun
+from pumice.store.history.entries import Held
+from pumice.store.options import decode_options
+from pumice.store.run_errors import WrongState
 
 _ENDS_WITHIN: Final = 5.0
 _CHANGES_WITHIN: Final = 30.0
@@ -24,7 +38,7 @@ async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
     deadline = elapsed() + _ENDS_WITHIN
     while run.status().needs_resume and elapsed() < deadline:
         lock = OwnerLock.take(run.directory)
-        if lock is not None and run.status().needs_resume:
+        if lock is not None and catch_up(run).needs_resume:
             return lock
         if lock is not None:
             lock.release()
@@ -48,4 +62,40 @@ async def change(alone: Callable[[], bool], ask: Callable[[], Awaitable[Any]], a
         else:
             return False
         await asyncio.sleep(_POLL)
+    return True
+
+
+def suspend_waiting(run: StoredRun) -> bool:
+    """Take a run out of the queue until it is resumed. False if it does not wait. Raises OSError."""
+    lock = OwnerLock.take(run.directory) if is_waiting(run.status()) else None
+    if lock is None:
+        return False
+    with lock:
+        # The journal may know of a start that the status does not.
+        if not is_waiting(catch_up(run)):
+            return False
+        append(run, Held(suspended=True))
+    return True
+
+
+def scale_waiting(run: StoredRun, replicas: Mapping[str, int]) -> bool:
+    """Change the numbers of pods with which a waiting or suspended run starts. False if it does not wait.
+
+    Raises InvalidOption if the job cannot have them, and OSError.
+    """
+    status = run.status()
+    lock = OwnerLock.take(run.directory) if is_waiting(status) or status.needs_resume else None
+    if lock is None:
+        return False
+    with lock:
+        status = catch_up(run)
+        if not is_waiting(status) and not status.needs_resume:
+            return False
+        record = run.record
+        admitted = stored(restore_admitted(record.job, record.version), replicas, run.history())
+        admitted, _ = fit_to_machine(admitted, decode_options(record.options), read_machine())
+        members = gang(admitted.job, [pod.manifest for pod in pods(admitted.job, admitted.plugins)])
+        append(run, RequestAccepted(replicas=dict(replicas)))
+        smaller = msgspec.structs.replace(record, gang=gang_pods(members))
+        replace_file(run.directory / RECORD, msgspec.json.encode(smaller) + b"\n")
     return True

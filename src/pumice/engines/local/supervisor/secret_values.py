@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from pumice.engines.local.daemon.runtime_files import secrets_file
-from pumice.engines.local.preparation.new_record import file_hash, secret_names
-from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.run_record import RunRecord
-from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.preparation.new_record import file_hash
 from pumice.model.job import Manifest
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.options import secret_names
+from pumice.store.run_errors import RunError
+from pumice.store.run_record import RunRecord
+from pumice.store.run_request import RunRequest
 
 
 class SecretsMissingError(RunError):

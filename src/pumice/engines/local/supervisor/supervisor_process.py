@@ -5,7 +5,6 @@ Request, documents and secrets travel over the connection, never as arguments.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
@@ -13,13 +12,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
 import msgspec
+from msgspec import Struct
 
-from pumice.engines.local.run_errors import Unsupported
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS
+from pumice.runtime.process_life import loading
+from pumice.store.run_errors import Unsupported
 
 _MODULE: Final = "pumice.engines.local.supervisor"
 _HIGHEST_DESCRIPTOR: Final = 1 << 16
@@ -38,8 +38,7 @@ class Child(Protocol):
     def kill(self) -> None: ...
 
 
-@dataclass(slots=True)
-class SupervisorProcess:
+class SupervisorProcess(Struct):
     """A process that waits for a request on its end of the connection. It ends when this end is closed."""
 
     child: Child
@@ -52,8 +51,7 @@ class SupervisorProcess:
         self.child.wait()
 
 
-@dataclass(slots=True)
-class _Forked:
+class _Forked(Struct):
     pid: int
 
     def poll(self) -> int | None:
@@ -77,11 +75,15 @@ class _Forked:
 
 def forked_supervisor() -> SupervisorProcess:
     """Fork this process, before any thread or event loop starts: all loaded modules are there. Raises Unsupported."""
+    with loading():
+        # What both processes use is loaded once.
+        import asyncio  # noqa: F401, PLC0415 - see above
+
+        import pumice.runtime.offline_context  # noqa: PLC0415 - see above
+        import pumice.store.run_request  # noqa: F401, PLC0415 - see above
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # Exempt loaded objects from garbage collection, which would copy the memory that both processes share.
-    gc.freeze()
     try:
         pid = os.fork()
     except OSError as error:
@@ -110,6 +112,7 @@ def spawned_supervisor(environ: Mapping[str, str] = os.environ) -> SupervisorPro
 
 def _become_supervisor(lease: socket.socket) -> NoReturn:
     """Leave everything of the client but the connection: its terminal, its files, its signals."""
+    code = 1
     try:
         os.setsid()
         # First: if the caller closed a standard stream, the lease may have its number.
@@ -120,16 +123,13 @@ def _become_supervisor(lease: socket.socket) -> NoReturn:
             os.dup2(null, standard)
         os.closerange(4, _HIGHEST_DESCRIPTOR)
         os.set_inheritable(3, False)
-        gc.disable()
-        from pumice.engines.local.supervisor.leased_process import main  # noqa: PLC0415 - the client needs none of it
-
-        gc.freeze()
-        gc.enable()
-        main(3)
+        with loading():
+            from pumice.engines.local.supervisor.leased_process import main  # noqa: PLC0415 - the client needs none
+        code = main(3)
     except BaseException as error:  # noqa: BLE001 - the client reports it
-        from pumice.engines.local.supervisor.request_codec import plain_error  # noqa: PLC0415 - as above
+        from pumice.engines.local.daemon.error_codec import encode_error  # noqa: PLC0415 - as above
 
-        os.write(3, msgspec.json.encode({"error": plain_error(error)}) + b"\n")
+        os.write(3, msgspec.json.encode({"error": encode_error(error)}) + b"\n")
     finally:
         # Neither the buffers nor the exit handlers of the client are ours.
-        os._exit(1)
+        os._exit(code)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.sandbox.syscalls import open_beneath
-from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
 from pumice.model.problem import Problem
+from pumice.store.files.remove_tree import remove_tree
 
 _CLOSED: Final = 0o700
 _OPEN: Final = 0o755
@@ -83,7 +83,12 @@ class VolumeFiles:
             case HostPath():
                 return _check_host_path(step)
             case SubPath():
-                return _make_sub_path(step)
+                directory, link = _walk_down(step.base, step.within.split("/"))
+                os.close(directory)
+                if not link:
+                    return None
+                text = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
+                return Problem(text, "use the directory that it points to")
         return None
 
 
@@ -180,15 +185,6 @@ def _mode_of(real: Path) -> int | None:
         return os.fstat(opened).st_mode
     finally:
         os.close(opened)
-
-
-def _make_sub_path(step: SubPath) -> Problem | None:
-    directory, link = _walk_down(step.base, step.within.split("/"))
-    os.close(directory)
-    if not link:
-        return None
-    text = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
-    return Problem(text, "use the directory that it points to")
 
 
 def _walk_down(base: Path, parts: Sequence[str]) -> tuple[int, str]:

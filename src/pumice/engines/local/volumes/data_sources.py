@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
@@ -23,8 +22,7 @@ class Entry(Struct, frozen=True):
     mode: int = _DEFAULT_MODE
 
 
-@dataclass
-class DataVolume:
+class DataVolume(Struct):
     """Collects the files of one volume."""
 
     volume: str

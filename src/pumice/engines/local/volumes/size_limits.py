@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pumice.engines.local.state.disk_use import tree_size
 from pumice.engines.local.volumes.volume_plan import pod_directory, size_limit
 from pumice.model.job import Manifest
+from pumice.store.disk_use import tree_size
 
 
 def volume_excess(spec: Manifest, scratch: Path, uid: str) -> Callable[[], str] | None:

@@ -9,23 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pumice.engines.local.container_env.config_sources import ConfigSources
 from pumice.engines.local.container_env.downward_api import PodFacts
 from pumice.engines.local.container_env.env import container_env, expand, unknown_references
 from pumice.engines.local.host_access.access import SHARED_MEMORY, normal_path
-from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
-from pumice.model.problem import Problem
+from pumice.model.problem import Option, Problem
 from pumice.model.quantity import Quantity
+from pumice.store.never_shared import is_never_shared, why_not
 
 _EMPTY: Final = "emptyDir"
 _EMPTY_MODE: Final = 0o777
@@ -100,8 +99,7 @@ def volume_mounts(
     return Volumes(tuple(ordered), tuple(planner.steps), tuple(planner.problems))
 
 
-@dataclass
-class _Planner:
+class _Planner(Struct):
     container: Manifest
     manifest: Manifest
     facts: PodFacts
@@ -183,7 +181,7 @@ class _Planner:
             if directory is None:
                 hint = "add the PersistentVolumeClaim to the job's file, or pass it with "
                 message = f"volume {name}: there is no PersistentVolumeClaim {claim}"
-                self._report(Problem(message, f"{hint}--with FILE", python_hint=f"{hint}with_=FILE"))
+                self._report(Problem(message, (hint, Option("with", "FILE"))))
             else:
                 self._step(MakeDirectory(directory, _EMPTY_MODE, self.group))
             return directory

@@ -47,9 +47,20 @@ def test_elements(text: bytes, expected: list[bytes]) -> None:
     assert [bytes(element) for element in elements(text)] == expected
 
 
+def _is_decoded(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except RecursionError:
+        return False
+    return True
+
+
 @played
 async def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither in a list nor in a watch; the log names it, even if its metadata are as deep as the rest."""
+    """Neither in a list nor in a watch; the log names it, even if its metadata are as deep as the rest.
+
+    Python 3.11 does not decode it; 3.13 and later do.
+    """
 
     def item(name: str, version: int, spec: bytes) -> bytes:
         managed = b'"managedFields":[{"fieldsV1":%b}]' % spec
@@ -63,6 +74,7 @@ async def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptur
     deep = b'{"type":"ADDED","object":%b}\n' % item("later", 4, DEEP)
     watched = streaming([deep, line("ADDED", "c", 5), deep.replace(b"ADDED", b"DELETED")])
     names: list[str] = []
+    is_decoded = _is_decoded(deep)
 
     def changed(_before: CachedObject | None, after: CachedObject | None) -> None:
         names.append(after.name if after is not None else "-")
@@ -82,9 +94,7 @@ async def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptur
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
-    assert names == ["a", "b", "c"]
+    assert names == (["a", "deep", "b", "later", "c", "-"] if is_decoded else ["a", "b", "c"])
     logged = [message for record in caplog.records if (message := record.getMessage()).startswith("cannot decode")]
-    assert [message.partition(": ")[0] for message in logged] == [
-        "cannot decode pods n/deep",
-        "cannot decode pods n/later",
-    ]
+    refused = [] if is_decoded else ["cannot decode pods n/deep", "cannot decode pods n/later"]
+    assert [message.partition(": ")[0] for message in logged] == refused

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, PODS
 from tests.unit.engines.kubernetes.played_api import Handler, client_of, play, refusing
@@ -74,9 +73,9 @@ async def _discovered(handler: Handler) -> frozenset[str]:
 def test_discover(answers: dict[str, object]) -> None:
     offered = play(_discovered(_answering(answers)))
     assert offered == OFFERED
-    assert has_resource(offered, PODS)
-    assert has_resource(offered, JOBS)
-    assert not has_resource(offered, COMMANDS)
+    assert PODS.identity in offered
+    assert JOBS.identity in offered
+    assert COMMANDS.identity not in offered
 
 
 def test_a_forbidden_discovery_raises() -> None:

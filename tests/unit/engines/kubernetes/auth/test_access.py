@@ -252,7 +252,7 @@ NO_PEM = base64.b64encode(b"no certificate").decode()
             "auth-provider 'gcp' was removed from Kubernetes; recreate the kubeconfig",
             id="auth provider",
         ),
-        pytest.param(config(user={"as-groups": ["g"]}), "as-groups and as-user-extra are not supported", id="groups"),
+        pytest.param(config(user={"as-groups": ["g"]}), "as-groups and as-user-extra need as", id="groups"),
         pytest.param(config(user={"exec": {}}), "exec has no command", id="plugin without command"),
         pytest.param(
             config(user=plugin(apiVersion="client.authentication.k8s.io/v1alpha1")),
@@ -293,6 +293,16 @@ def test_an_unsupported_proxy_of_the_environment(tmp_path: Path, monkeypatch: py
             {"token": "t", "as": "jane", "as-uid": "7"},
             {"Authorization": "Bearer t", "Impersonate-User": "jane", "Impersonate-Uid": "7"},
             id="impersonation",
+        ),
+        pytest.param(
+            {"token": "t", "as": "jane", "as-groups": ["a", "b"], "as-user-extra": {"acme.com/team": ["x"]}},
+            {
+                "Authorization": "Bearer t",
+                "Impersonate-User": "jane",
+                "Impersonate-Group": ("a", "b"),
+                "Impersonate-Extra-acme.com%2Fteam": ("x",),
+            },
+            id="impersonation of a member of groups",
         ),
         pytest.param({}, {}, id="anonymous"),
     ],

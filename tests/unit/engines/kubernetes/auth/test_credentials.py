@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.api.http1 import Headers
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.auth import credentials as credentials_module
 from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
@@ -140,7 +140,7 @@ def test_headers_keep_their_identity_while_nothing_changes(tmp_path: Path) -> No
     file.write_text("a")
     known: Credentials = TokenFile(file)
 
-    async def twice() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    async def twice() -> tuple[Headers, Headers]:
         return await known.renew(), await known.renew()
 
     first, second = play(twice())

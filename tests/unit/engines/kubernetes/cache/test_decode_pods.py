@@ -14,7 +14,7 @@ from pumice.engines.kubernetes.cache.decode_pods import (
     owned_by,
 )
 from pumice.model.snapshot import JobKey, PodPhase, Waiting
-from pumice.model.timestamps import NEVER
+from pumice.model.units import NEVER
 
 OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j1", "controller": True}
 ANNOTATIONS = {

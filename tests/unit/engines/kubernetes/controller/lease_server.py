@@ -1,4 +1,4 @@
-"""An API server for Leases in virtual time: namespaces that come and go, slow and lost requests."""
+"""An API server for Leases in virtual time: forbidden, slow and lost requests."""
 
 from __future__ import annotations
 
@@ -40,24 +40,14 @@ def play_virtually(story: Coroutine[Any, Any, R]) -> R:
 
 @dataclass
 class LeaseServer:
-    namespaces: set[str] = field(default_factory=lambda: {"kube-system"})
-    terminating: set[str] = field(default_factory=set)
     leases: dict[LeaseKey, dict[str, Any]] = field(default_factory=dict)
     version: int = 0
 
     def holders(self) -> dict[LeaseKey, str]:
         return {key: lease["spec"]["holderIdentity"] for key, lease in self.leases.items()}
 
-    def begin_deletion(self, namespace: str) -> None:
-        self.terminating.add(namespace)
-        self.leases = {key: lease for key, lease in self.leases.items() if key[0] != namespace}
-
-    def end_deletion(self, namespace: str) -> None:
-        self.terminating.discard(namespace)
-        self.namespaces.discard(namespace)
-
     def hold(self, namespace: str, name: str, holder: str) -> None:
-        """Write a Lease as a controller of an earlier version does."""
+        """Write a Lease as another controller does."""
         self.store(namespace, name, {"metadata": {"name": name}, "spec": {"holderIdentity": holder}})
 
     def store(self, namespace: str, name: str, lease: dict[str, Any]) -> bytes:
@@ -78,12 +68,10 @@ class LeaseClient:
     is_cut: bool = False
     slow: dict[str, float] = field(default_factory=dict)  # how long requests with a verb are on the way
     late: float = 0.0  # how long responses are on the way
-    forbidden: set[str] = field(default_factory=set)  # namespaces
     forbidden_verbs: set[str] = field(default_factory=set)
-    only_name: str = ""  # in kube-system, no other Lease may be read or written
 
     async def get(self, _resource: object, namespace: str, name: str, **_how: bool) -> bytes:
-        await self._before("get", namespace, name)
+        await self._before("get", namespace)
         if (namespace, name) not in self.server.leases:
             raise ApiError(404, "NotFound", f'leases "{name}" not found')
         return await self._after(json.dumps(self.server.leases[namespace, name]).encode())
@@ -92,16 +80,12 @@ class LeaseClient:
         lease = json.loads(body)
         name = lease["metadata"]["name"]
         await self._before("create", namespace)
-        if namespace not in self.server.namespaces:
-            raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
-        if namespace in self.server.terminating:
-            raise ApiError(403, "Forbidden", details={"causes": [{"reason": "NamespaceTerminating"}]})
         if (namespace, name) in self.server.leases:
             raise ApiError(409, "AlreadyExists")
         return await self._after(self.server.store(namespace, name, lease))
 
     async def replace(self, _resource: object, namespace: str, name: str, body: bytes, **_how: bool) -> bytes:
-        await self._before("update", namespace, name)
+        await self._before("update", namespace)
         lease, stored = json.loads(body), self.server.leases.get((namespace, name))
         if stored is None:
             raise ApiError(404, "NotFound")
@@ -109,21 +93,16 @@ class LeaseClient:
             raise ApiError(409, "Conflict")
         return await self._after(self.server.store(namespace, name, lease))
 
-    async def list_pages(
-        self, _resource: object, namespace: str, *, field_selector: str = ""
-    ) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
+    async def list_pages(self, _resource: object, namespace: str) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
         await self._before("list", namespace)
-        name = field_selector.partition("=")[2]
-        leases = self.server.leases.items()
-        found = [lease for key, lease in leases if key[0] == namespace and name in ("", key[1])]
+        found = [lease for key, lease in self.server.leases.items() if key[0] == namespace]
         await self._after(b"")
         yield [msgspec.Raw(json.dumps(lease).encode()) for lease in found], ""
 
-    async def _before(self, verb: str, namespace: str, name: str = "") -> None:
+    async def _before(self, verb: str, namespace: str) -> None:
         await asyncio.sleep(self.slow.get(verb, 0.0))
         await self._delay()
-        is_other = bool(name and self.only_name) and namespace == "kube-system" and name != self.only_name
-        if namespace in self.forbidden or verb in self.forbidden_verbs or is_other:
+        if verb in self.forbidden_verbs:
             raise ApiError(403, "Forbidden", f"you may not {verb} Leases in {namespace}")
 
     async def _after(self, answer: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.controller.leader_lock import LeaderLock
+from pumice.engines.kubernetes.controller.leadership import LeaderLock
 from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
 from pumice.engines.memory.clock import EPOCH
 from tests.unit.engines.kubernetes.controller.lease_server import LeaseClient, LeaseServer, play_virtually
@@ -18,13 +18,9 @@ DURATIONS = Durations()
 KEY = ("kube-system", "l")
 
 
-def a_lease(client: LeaseClient, identity: str, namespace: str = "kube-system") -> LeaseLock:
-    clock = asyncio.get_running_loop().time
-    return LeaseLock(cast(Client, client), namespace, "l", identity, lambda: EPOCH, clock)
-
-
 def a_lock(client: LeaseClient, identity: str = "me") -> LeaderLock:
-    return LeaderLock([a_lease(client, identity)])
+    clock = asyncio.get_running_loop().time
+    return LeaderLock(LeaseLock(cast(Client, client), "l", identity, lambda: EPOCH, clock))
 
 
 def test_a_holder_that_cannot_renew_stops_before_another_may_take_over() -> None:
@@ -102,21 +98,31 @@ def test_a_standby_waits_for_the_holder_of_a_deleted_lease() -> None:
     play_virtually(story())
 
 
-def test_only_the_lease_that_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_holder_that_is_waited_for_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        server = LeaseServer({"kube-system", "lab"})
-        server.hold("lab", "l", "other")
-        client = LeaseClient(server)
-        client.forbidden = {"secret"}
-        lock = LeaderLock([a_lease(client, "me", namespace) for namespace in ("kube-system", "lab", "secret", "gone")])
+        server = LeaseServer()
+        server.hold(*KEY, "other")
+        lock = a_lock(LeaseClient(server))
         await lock.acquire()
         await lock.release()
-        assert server.holders() == {KEY: "", ("lab", "l"): ""}
+        assert server.holders() == {KEY: ""}
 
     with caplog.at_level(logging.INFO):
         play_virtually(story())
-    assert [record.getMessage() for record in caplog.records] == [
-        "waiting: other holds Lease lab/l",
-        "going on without Lease secret/l: you may not get Leases in secret",
-        'going on without Lease gone/l: namespaces "gone" not found',
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["waiting: other holds Lease kube-system/l"]
+
+
+def test_an_error_of_the_server_is_named_until_it_passes(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        client = LeaseClient(LeaseServer())
+        client.is_cut = True
+        lock = a_lock(client)
+        acquiring = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(60)
+        assert lock.failure == "could not acquire Lease kube-system/l: away"
+        client.is_cut = False
+        await acquiring
+        assert lock.failure == ""
+
+    play_virtually(story())
+    assert [record.getMessage() for record in caplog.records] == ["could not acquire Lease kube-system/l: away"]

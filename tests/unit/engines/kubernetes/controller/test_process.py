@@ -18,6 +18,7 @@ from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.queue import KeyQueue
+from tests.patience import PATIENCE
 from tests.unit.engines.kubernetes.played_api import Handler, access_to, client_of, cut, good, played, refusing
 
 
@@ -33,10 +34,11 @@ def a_controller(client: Client) -> Controller:
 
 def asked(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from pumice.diagnosis.cluster.objects import Condition
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod
-from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, Condition, PodGroupManager, check_membership
+from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, PodGroupManager, check_membership
 from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, GangProvider, JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
@@ -149,7 +150,7 @@ def test_another_order_of_the_conditions_in_time_enqueues_the_job() -> None:
 
 def native(status: str, moment: str = "01") -> Condition:
     type_ = "PodGroupInitiallyScheduled"
-    return Condition(type_, status, message="no node", last_transition_time=f"2030-01-01T00:00:{moment}Z")
+    return Condition(type=type_, status=status, message="no node", last_transition_time=f"2030-01-01T00:00:{moment}Z")
 
 
 MIXED = a_job(a_task("master", 1, a_template(priorityClassName="high")), a_task("worker"))

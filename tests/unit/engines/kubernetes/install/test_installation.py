@@ -29,6 +29,7 @@ def installation(*flags: str, **container: Any) -> Installation:
     [
         pytest.param(InstallOptions("a:1"), id="as it comes"),
         pytest.param(InstallOptions("a:1", "apart", "native", webhook=False), id="other flags"),
+        pytest.param(InstallOptions("a:1", keep_log_tails=True), id="log tails"),
         pytest.param(
             InstallOptions(
                 "a:1",
@@ -73,8 +74,6 @@ def test_the_gang_provider(found: Installation, gang: str) -> None:
         pytest.param(
             ["--gang=native", "--listen=0.0.0.0:8081", "--metrics-listen=0.0.0.0:8080"], (), id="those of the manifests"
         ),
-        pytest.param(["--lease-namespace=apart"], (), id="that of an earlier version"),
-        pytest.param(["--lease-namespace=other"], ("--lease-namespace=other",), id="an operator's Lease"),
         pytest.param(["--namespace", "a", "--no-leader-elect"], ("--namespace=a", "--no-leader-elect"), id="words"),
     ],
 )

@@ -22,15 +22,13 @@ def of_kind(objects: list[Manifest], kind: str) -> list[Manifest]:
 
 
 def test_order_of_the_manifests() -> None:
+    # The Role of the controller is in kube-system, for the Lease.
     role = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
     workload = ["Service", "Deployment", "PodDisruptionBudget"]
     assert [each["kind"] for each in printed()] == [
         "Namespace",
         *["CustomResourceDefinition"] * 2,
         *role,
-        # In kube-system, for the Lease.
-        "Role",
-        "RoleBinding",
         *role,
         *workload,
         "Secret",

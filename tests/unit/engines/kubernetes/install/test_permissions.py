@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.kubernetes.install.names import GANGS
+from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install.permissions import GRANTS, Grant, granted
 
 
@@ -54,12 +54,17 @@ def test_only_pod_groups_of_the_chosen_provider_are_granted(gang: str, groups: s
     assert {grant.group for grant in granted(gang) if "podgroups" in grant.resources} == groups
 
 
-@pytest.mark.parametrize("gang", GANGS)
+@pytest.mark.parametrize("gang", CHOICES)
 def test_dangerous_resources_and_verbs_are_not_granted(gang: str) -> None:
     forbidden = {"nodes", "namespaces", "serviceaccounts", "roles", "clusterroles", "pods/exec", "pods/log"}
     for grant in granted(gang):
         assert not forbidden & set(grant.resources)
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(grant.verbs)
+
+
+def test_logs_are_read_only_where_their_tails_are_kept() -> None:
+    extra = [grant for grant in granted("auto", log_tails=True) if grant not in list(granted("auto"))]
+    assert [(grant.resources, grant.verbs) for grant in extra] == [(("pods/log",), ("get",))]
 
 
 def test_without_the_webhook_only_the_controller_has_grants() -> None:

@@ -42,6 +42,26 @@ def test_a_tls_server_can_load_it() -> None:
     load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), FIRST.certificate, FIRST.key)
 
 
+def test_a_strict_client_trusts_it() -> None:
+    """As clients in Python 3.13 and later are by default: they require the extensions of RFC 5280."""
+    served = renewed(None, NAMES, dt.datetime.now(dt.UTC))  # noqa: TID251 - TLS knows no other time
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_key_pair(server, served.certificate, served.key)
+    client = ssl.create_default_context(cadata=served.authority.decode())
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=NAMES[0]),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        end = ends.pop(0)
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            ends.append(end)
+
+
 @pytest.mark.parametrize("names", [["127.0.0.1"], ["::1"], ["localhost", "10.0.0.1"]], ids=str)
 def test_names_and_addresses(names: list[str]) -> None:
     made = renewed(None, names, NOW)

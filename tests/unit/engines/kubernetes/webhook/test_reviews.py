@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from pumice.admission.context import Context
 from pumice.engines.kubernetes.install.crds import job_schema
-from pumice.engines.kubernetes.webhook.reviews import LAST_APPLIED, MalformedReviewError, mutated, validated
+from pumice.engines.kubernetes.webhook.reviews import Answer, MalformedReviewError, mutated, validated
 from pumice.model.job import PUMICE_FIELDS
+from pumice.model.keys import LAST_APPLIED
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import task
 
@@ -23,11 +24,11 @@ def body(job: object, operation: str = "CREATE", **fields: Any) -> bytes:
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def answer(raw: bytes) -> dict[str, Any]:
-    sent = json.loads(raw)
+def answer(answered: Answer) -> dict[str, Any]:
+    sent = json.loads(answered[0])
     assert (sent["apiVersion"], sent["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response: dict[str, Any] = sent["response"]
-    assert response["uid"] == "u-1"
+    assert (response["uid"], response["allowed"]) == ("u-1", answered[1])
     return response
 
 

@@ -23,6 +23,7 @@ from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.server import WebhookServer
 from tests.builders import a_context, a_document
 from tests.cluster.pki import Pki, make_pki
+from tests.patience import PATIENCE
 from tests.unit.engines.kubernetes.played_api import client_of, play
 from tests.unit.engines.kubernetes.webhook.test_reviews import body
 
@@ -166,7 +167,7 @@ def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutd
 
     def slow(asked: dict[str, object], context: object) -> object:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         return real(asked, a_context())
 
     monkeypatch.setattr(review, "validate", slow)

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.webhook import webhook_process
+from tests.patience import PATIENCE
 from tests.unit.engines.kubernetes.played_api import access_to, play, serving
 
 
@@ -35,7 +36,7 @@ def test_it_stops_while_the_api_server_does_not_answer(
             await asyncio.sleep(600)
             return web.Response()
 
-        async with serving(silent) as port, asyncio.timeout(20):
+        async with serving(silent) as port, asyncio.timeout(PATIENCE):
             await webhook_process.run(
                 webhook_process.Settings(access_to(port), "127.0.0.1", 0, register=register), now, stop
             )

@@ -24,7 +24,7 @@ def test_a_missing_key(entries: list[str], hint: str) -> None:
 def test_a_missing_source() -> None:
     problem = missing_source("envFrom", "ConfigMap", "c")
     assert problem.message == "envFrom: there is no ConfigMap c"
-    assert problem.hint == "add the ConfigMap to the job's file, pass it with --with FILE, or set optional: true"
+    assert problem.hint == 'add the ConfigMap to the job\'s file, pass it with with_="FILE", or set optional: true'
 
 
 def test_all_fields_of_config_maps_and_secrets_are_decoded() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.active_python import ActivePython, active_python
-from pumice.engines.local.run_errors import InvalidOption
+from pumice.engines.local.container_spec.active_python import ActivePython, active_python, python_with
+from pumice.store.run_errors import InvalidOption
 
 
 def python(prefix: Path, *packages: str, version: str = "3.12", venv: bool = True) -> Path:
@@ -61,11 +61,23 @@ def test_pumice_without_the_framework_is_passed_over_for_what_make_run_fetched(t
     assert active_python(environ(other, VIRTUAL_ENV=own)).bin == str(own / "bin")
 
 
+def test_the_python_that_has_a_module_which_another_lacks(tmp_path: Path) -> None:
+    on_path, project = python(tmp_path / "path"), tmp_path / "project"
+    site = python(project / ".venv") / "lib" / "python3.12" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "six.py").touch()
+    given = environ(on_path)
+    for module in ("torch", "six"):
+        assert python_with(module, given, project) == str(project / ".venv/bin/python3")
+        assert python_with(module, given) == ""
+    assert python_with("numpy", given, project) == ""
+
+
 def test_named_by_a_flag(tmp_path: Path) -> None:
     on_path, named = python(tmp_path / "path"), python(tmp_path / "named")
     for text in (named, named / "bin/python3", on_path / ".." / "named"):
         assert active_python(environ(on_path), named=str(text)).bin == str(named / "bin")
-    with pytest.raises(InvalidOption, match=r"--python: .*gone: no such Python"):
+    with pytest.raises(InvalidOption, match=r"python: .*gone: no such Python"):
         active_python(environ(on_path), named=str(tmp_path / "gone"))
 
 

@@ -15,11 +15,10 @@ from pumice.engines.local.images.config import ImageConfig
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
-from pumice.engines.local.scheduling.fit import GPU
-from pumice.engines.local.state.settings import ExtraMount, Settings
 from pumice.model.job import Manifest
-from pumice.model.objects import KeyPair
+from pumice.model.resources import GPU
 from pumice.plugins.wait_for_master import WaitForMaster
+from pumice.store.settings import ExtraMount, Settings
 from tests.builders import a_job, a_task, literal
 from tests.unit.engines.local.pod_values import a_pod
 
@@ -51,7 +50,6 @@ class Bench:
         return SpecBuilder(
             inputs=self.inputs,
             sandbox=self.sandbox,
-            host_key=KeyPair("private", "public"),
             warn=self.warned.append,
             gpus_of=lambda pod: self.gpus.get(pod, ()),
             processors=Processors((0, 1, 2, 3)),
@@ -92,7 +90,7 @@ def test_commands(bench: Bench, tmp_path: Path, container: Manifest, argv: tuple
 def test_a_container_without_a_command_cannot_be_started(bench: Bench) -> None:
     with pytest.raises(StartError, match="has no command, and this machine has no image other") as error:
         bench.spec({"image": "other"})
-    assert '--entrypoint other="COMMAND"' in str(error.value)
+    assert "--entrypoint other=COMMAND" in str(error.value)
 
 
 def test_args_are_the_command_unless_they_are_options(bench: Bench, tmp_path: Path) -> None:
@@ -281,7 +279,7 @@ def test_termination_message_file(bench: Bench, tmp_path: Path) -> None:
         mount = bench.spec({"command": ["a"], **fields}, attempt=attempt).mounts[-1]
         assert isinstance(mount, Mount)
         assert mount.target == fields.get("terminationMessagePath", "/dev/termination-log")
-        assert mount.source == str(tmp_path / f"scratch/volumes/pods/uid-1/messages/c.{attempt}")
+        assert mount.source == str(tmp_path / f"scratch/volumes/pods/uid-1/message.c.{attempt}")
         assert Path(mount.source).stat().st_mode & 0o777 == 0o666
 
 

@@ -12,8 +12,8 @@ from pumice.engines.local.daemon.background import (
     allowed_environment,
     report_ready,
     start_in_background,
-    wait_until_ready,
 )
+from pumice.engines.local.sandbox.python_start import library_directory
 
 DAEMON = """
 import json, os, sys, signal
@@ -33,13 +33,10 @@ signal.pause()
 
 
 def test_a_process_in_the_background(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
     environ = {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "x", "LC_ALL": "C"}
     facts_file, log = tmp_path / "facts", tmp_path / "logs" / "log"
-    start_in_background([sys.executable, "-I", "-X", "utf8", "-c", DAEMON, str(facts_file)], environ, log, writing)
-    os.close(writing)
-    assert wait_until_ready(reading, 60)
-    os.close(reading)
+    command = [sys.executable, "-I", "-X", "utf8", "-c", DAEMON, str(facts_file)]
+    assert start_in_background(command, environ, log, 60)
     facts = json.loads(facts_file.read_text())
     try:
         assert facts["session"] not in (facts["pid"], os.getsid(0)), "its own session, which it does not lead"
@@ -53,17 +50,13 @@ def test_a_process_in_the_background(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_before_it_is_ready(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    start_in_background([sys.executable, "-I", "-c", "raise SystemExit('no')"], os.environ, tmp_path / "log", writing)
-    os.close(writing)
-    assert not wait_until_ready(reading, 60)
-    os.close(reading)
+    command = [sys.executable, "-I", "-c", "raise SystemExit('no')"]
+    assert not start_in_background(command, os.environ, tmp_path / "log", 60)
     assert (tmp_path / "log").read_text() == "no\n"
 
 
 def test_a_starter_that_does_not_wait() -> None:
     reading, writing = os.pipe()
-    assert not wait_until_ready(reading, 0)
     os.close(reading)
     report_ready(writing)
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -74,6 +67,12 @@ def test_variables() -> None:
     kept = {"HOME": "/h", "XDG_STATE_HOME": "/s", "https_proxy": "p", "NO_PROXY": "n", "LC_TIME": "C", "LANG": "de_DE"}
     dropped = {"PYTHONPATH": "p", "LD_PRELOAD": "l", "SSH_AUTH_SOCK": "s", "CUDA_VISIBLE_DEVICES": "0", "MY_PATH": "m"}
     assert allowed_environment({**kept, **dropped}) == kept
+
+
+def test_the_loader_finds_libpython() -> None:
+    directory = library_directory()
+    expected = {"LD_LIBRARY_PATH": directory} if directory else {}
+    assert allowed_environment({"LANG": "de_DE", "LD_LIBRARY_PATH": "/a:/b"}) == {"LANG": "de_DE", **expected}
 
 
 @pytest.mark.parametrize("environ", [{}, {"LC_ALL": "C"}, {"LANG": "POSIX"}, {"LC_ALL": "C", "LANG": "de_DE.UTF-8"}])

@@ -17,7 +17,7 @@ from pumice.engines.local.daemon.runtime_files import (
     secrets_file,
     sweep_runtime_files,
 )
-from pumice.engines.local.run_errors import RefusedError
+from pumice.store.run_errors import RefusedError
 
 
 def test_in_the_runtime_directory_of_the_user(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pumice.engines.local.host_access.access import ConsentFacts, host_volumes, normal_path, why_consent
 from pumice.engines.local.host_access.credentials import home_directories
-from pumice.engines.local.state.settings import HostAccess
+from pumice.store.settings import HostAccess
 
 AROUND = ConsentFacts(
     writable=[Path("/home/me/project")],

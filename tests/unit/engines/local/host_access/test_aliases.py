@@ -29,6 +29,10 @@ TABLE = """\
         pytest.param("/srv/big data/set", ["/mnt/set"], id="a part, with an escaped name"),
         pytest.param("/srv/other", [], id="no other path"),
         pytest.param("/tmp/x", [], id="one mount"),
+        pytest.param("/", [], id="the root"),
+        pytest.param("/mnt", ["/srv/big data"], id="a mount point"),
+        pytest.param("/home", ["/export/home"], id="the root of a file system"),
+        pytest.param("/homework", [], id="a name that begins with a mount point"),
     ],
 )
 def test_aliases(path: str, expected: list[str], tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.engines.local.host_access.consent import ConsentError, check_consent, is_ordinary, remember_consent
+from pumice.engines.local.host_access.consent import check_consent, is_ordinary, remember_consent
 from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
-from pumice.engines.local.run_errors import Denied
-from pumice.engines.local.state.settings import ExtraMount, HostAccess, Settings
+from pumice.store.run_errors import Denied
+from pumice.store.settings import ConsentError, ExtraMount, HostAccess, Settings
 
 
 def pod(path: Path, *, read_only: bool = False) -> dict[str, Any]:

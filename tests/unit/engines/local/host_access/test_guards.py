@@ -8,7 +8,7 @@ import pytest
 
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, PINNED, READ_ONLY, Guard, Mount
-from pumice.engines.local.state.settings import Settings
+from pumice.store.settings import Settings
 
 GUARDED = GuardedPaths(
     ["/home/me/.ssh", "/home/me/.config/gcloud", "/var/lib/docker"],

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.layers import RootDirectory
-from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.store.files.remove_tree import remove_tree
+from tests.patience import PATIENCE
 from tests.unit.engines.local.images.archives import (
     E,
     device,
@@ -238,7 +239,9 @@ def test_entries_outside_of_the_image_are_refused(tmp_path: Path, entries: list[
         pytest.param(b"", "empty", id="empty"),
         pytest.param(layer(E("a", b"1", size=2**40)), "unexpected end of data", id="claims a terabyte"),
         pytest.param(layer(E("x", b"y" * 100, tarfile.GNUTYPE_LONGNAME, size=2**35)), "impossible", id="long name"),
+        pytest.param(layer(E("x", b"y" * 100, tarfile.GNUTYPE_LONGLINK, size=2**35)), "impossible", id="long link"),
         pytest.param(layer(E("x", b"y" * 100, tarfile.XHDTYPE, size=2**35)), "impossible", id="pax header"),
+        pytest.param(layer(E("x", b"y" * 100, tarfile.XGLTYPE, size=2**35)), "impossible", id="global pax header"),
     ],
 )
 def test_damaged_layers(tmp_path: Path, data: bytes, message: str) -> None:
@@ -269,7 +272,7 @@ print(root.warnings)
 """
     root = Path(__file__).parents[5]
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", program, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=root)
     if "unshare" in done.stderr:
         pytest.skip(f"no user namespaces: {done.stderr.strip()}")
     assert done.stdout == "{'owners that do not exist on this machine are not kept': 1}\n"

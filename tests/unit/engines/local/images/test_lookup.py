@@ -9,7 +9,7 @@ import pytest
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
-from pumice.engines.local.state.settings import Settings
+from pumice.store.settings import Settings
 from tests.unit.engines.local.images.archives import E, device, docker_files, layer, tar_of, write_file
 
 POD = {"spec": {"initContainers": [{"name": "i", "image": "y:1"}], "containers": [{"name": "c", "image": "x"}, {}]}}

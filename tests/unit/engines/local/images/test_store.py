@@ -14,6 +14,7 @@ import pytest
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore, images_directory
+from tests.patience import PATIENCE
 from tests.unit.engines.local.images.archives import (
     E,
     device,
@@ -350,7 +351,7 @@ def test_waiting_for_another_process_is_reported(tmp_path: Path, store: ImageSto
         def report(text: str) -> None:
             reports.append(text)
             # The other process continues only after we have waited.
-            other.communicate("\n\n", timeout=60)
+            other.communicate("\n\n", timeout=PATIENCE)
 
         store.add("y", path, report)
     assert reports == ["waiting for another pumice process that changes the images"]
@@ -359,7 +360,7 @@ def test_waiting_for_another_process_is_reported(tmp_path: Path, store: ImageSto
 def test_two_processes_at_once(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path, layer(*(E(f"f{number}", b"x" * 2000) for number in range(1000))))
     with start(tmp_path, path) as one, start(tmp_path, path) as two:
-        outputs = [process.communicate(timeout=60)[0].splitlines() for process in (one, two)]
+        outputs = [process.communicate(timeout=PATIENCE)[0].splitlines() for process in (one, two)]
     assert outputs[0][-1] == outputs[1][-1]
     assert sum("unpacking layer 1 of 1" in output for output in outputs) == 1
 
@@ -376,7 +377,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     arguments = [str(tmp_path / "state"), sys.executable, ADD.format(before=""), str(path)]
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", FULL, "sh", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except FileNotFoundError:
         pytest.skip("unshare is not installed")
     if done.returncode == 77 or "unshare" in done.stderr:

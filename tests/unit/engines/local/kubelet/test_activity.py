@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from pumice.engines.local.kubelet.activity import activity
+from pumice.engines.local.kubelet.activity import activity, lacks_py_spy
 
 
 def _number(address: str) -> str:
@@ -67,3 +67,15 @@ def test_py_spy_of_a_program_without_threads_whose_command_has_several_lines() -
         "Python v3.11.7 (/usr/bin/python3.11)\n\nThread 1 (idle)\n    stuck (<string>:2)\n    <module> (<string>:3)\n"
     )
     assert activity(output, str) == "python3 sleeping in stuck (<string>:2), called by <module> (<string>:3)"
+
+
+@pytest.mark.parametrize(
+    ("output", "lacks"),
+    [
+        pytest.param("look 6\n1 (python3.11) S 0 1\nno py-spy\n", True, id="Python without py-spy"),
+        pytest.param("look 6\n1 (sleep) S 0 1\nno py-spy\n", False, id="another program"),
+        pytest.param("look 6\n1 (python3.11) S 0 1\n", False, id="py-spy is there and found nothing"),
+    ],
+)
+def test_py_spy_is_missed(output: str, lacks: bool) -> None:
+    assert lacks_py_spy(output) is lacks

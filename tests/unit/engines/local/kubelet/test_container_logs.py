@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from pumice.engines.local.events import LogLine
 from pumice.engines.local.kubelet.container_logs import LONGEST_LINE, LogPump
+from pumice.store.events import LogLine
 
 _PIECE = 60000  # less than a pipe takes
 

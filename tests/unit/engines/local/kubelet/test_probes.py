@@ -12,13 +12,14 @@ import pytest
 
 from pumice.engines.local.kubelet.probes import Probe, port_number
 from pumice.engines.local.sandbox.sandbox_errors import GONE, StartError
+from tests.patience import PATIENCE
 
 CONTAINER = {"name": "c", "ports": [{"name": "web", "containerPort": 8080}]}
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await story
 
     asyncio.run(bounded())

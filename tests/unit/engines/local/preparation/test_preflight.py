@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.local.options import Isolation
 from pumice.engines.local.preparation.preflight import (
     check_fit,
     check_problems,
     memory_notes,
+    unenforced_limits,
 )
 from pumice.engines.local.preparation.scaling import stored
-from pumice.engines.local.run_errors import DoesNotFit, Unsupported
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
@@ -22,9 +21,11 @@ from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobSpec, TaskSpec
-from pumice.model.problem import Position, Problem
+from pumice.model.problem import FLAGS, Option, Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.runtime.offline_context import offline_context
+from pumice.store.options import Isolation
+from pumice.store.run_errors import DoesNotFit, Unsupported
 
 Manifest = dict[str, Any]
 
@@ -95,7 +96,7 @@ def _refusal(admitted: Admitted, cpus: int = 2, memory: str = "8Gi") -> DoesNotF
 
 def test_a_job_that_does_not_fit_is_refused_with_the_shortfall_and_its_requests() -> None:
     error = _refusal(_admitted({"requests": {"cpu": "1"}}, minAvailable=4))
-    lines = str(error).splitlines()
+    lines = error.text(FLAGS).splitlines()
     assert lines[0] == "big.yaml: needs 4 pods at once (minAvailable), 2 fit on this machine"
     assert lines[2].split() == ["cpu", "4.00", "2.00", "2.00"]
     request = "spec.tasks[0].template.spec.containers[0].resources.requests.cpu"
@@ -103,7 +104,9 @@ def test_a_job_that_does_not_fit_is_refused_with_the_shortfall_and_its_requests(
         f"  hint: --scale a=2, or lower resources.requests.cpu (<{request}>:10), "
         "or lower minAvailable to 2 (<spec.minAvailable>:2)"
     )
-    assert error.fit_helps
+    assert error.remedy == Option("fit", True)
+    assert error.hint.startswith('fit=True, or scale={"a": 2}, or lower resources')
+    assert '\n  hint: fit=True, or scale={"a": 2}' in str(error)
 
 
 GPU = {"limits": {"nvidia.com/gpu": 2}}
@@ -144,7 +147,7 @@ GPU = {"limits": {"nvidia.com/gpu": 2}}
     ],
 )
 def test_only_hints_that_help(job: Admitted, hint: str) -> None:
-    assert _refusal(job).hint == hint
+    assert _refusal(job).problem.spelled(FLAGS).hint == hint
 
 
 def test_what_fits_passes() -> None:
@@ -181,3 +184,26 @@ def test_memory_that_the_kernel_does_not_limit(
 ) -> None:
     manifest = {"spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}
     assert list(memory_notes([manifest], Isolation(isolation), lambda: enforced)) == notes
+
+
+@pytest.mark.parametrize(
+    ("limits", "isolation", "enforced", "loose"),
+    [
+        pytest.param({"cpu": "500m"}, "auto", (), ("cpu",), id="a part of a CPU"),
+        pytest.param({"cpu": "500m"}, "auto", ("cpu", "memory"), (), id="limited by the kernel"),
+        pytest.param({"cpu": "500m"}, "auto", ("memory",), ("cpu",), id="the kernel limits memory only"),
+        pytest.param({"cpu": "2"}, "auto", (), (), id="whole CPUs are bound"),
+        pytest.param({"memory": "64Mi"}, "auto", (), (), id="memory is watched"),
+        pytest.param(
+            {"cpu": "1.5", "memory": "64Mi"}, "process", ("cpu", "memory"), ("cpu", "memory"), id="plain processes"
+        ),
+        pytest.param({}, "process", (), (), id="no limit"),
+    ],
+)
+def test_limits_that_nothing_enforces(
+    limits: dict[str, str], isolation: str, enforced: tuple[str, ...], loose: tuple[str, ...]
+) -> None:
+    free, limited = ({"spec": {"containers": [{"name": "c", "resources": {"limits": each}}]}} for each in ({}, limits))
+    job = Job(spec=JobSpec(tasks=[TaskSpec(name="free", template=free), TaskSpec(name="limited", template=limited)]))
+    found = unenforced_limits(job, Isolation(isolation), lambda: enforced)
+    assert found == ({"limited": loose} if loose else {})

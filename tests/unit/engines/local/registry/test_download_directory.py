@@ -8,6 +8,7 @@ import pytest
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.registry.download_directory import download_directory
+from tests.patience import PATIENCE
 
 DIGEST = "sha256:" + "a" * 64
 WEEKS = 8 * 24 * 3600
@@ -52,7 +53,7 @@ def test_the_second_waits_for_the_first(tmp_path: Path) -> None:
     with download_directory(tmp_path, DIGEST, print):
         thread = threading.Thread(target=second)
         thread.start()
-        assert waits.wait(60)
+        assert waits.wait(PATIENCE)
         order.append(("first", True))
     thread.join(60)
     assert order == [("first", True), ("second", True)]

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.events import RequestAccepted, StatusWritten
-from pumice.engines.local.outcome import Outcome, Stop
-from pumice.engines.local.runs.event_codec import last_status
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal, rebuilt_status
-from pumice.engines.local.runs.lost_runs import requested_stop, restore_outcome
-from pumice.engines.local.runs.recorder import Recorder
-from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.runs.recorder import Recorder, catch_up
 from pumice.engines.local.service import queued_runs
-from pumice.engines.local.state.state_directory import host_name
-from pumice.engines.local.verdict import explained
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus
+from pumice.store.events import PhaseChanged, RequestAccepted, RunPlanned, StatusWritten
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.files.state_directory import host_name
+from pumice.store.history.stored_history import StoredHistory, read_history
+from pumice.store.journal import Journal, SequenceNumbers
+from pumice.store.run_end import RunEnded, Stop
+from pumice.store.run_record import DETACHED, GangPods, RunRecord
 from tests.conftest import SOAK
 from tests.unit.engines.local.runs.recorded_disk import Operation, RecordedDisk, replay
 
@@ -51,14 +49,13 @@ def story(disk: RecordedDisk) -> None:
     disk.done("started")
     journal = Journal(run.directory, SequenceNumbers(), lambda: NOON, lambda: 0.0)
     journal.open()
-    recorder = Recorder(run.directory, journal, explained, iter(range(1000)).__next__)
-    recorder.go_on(run.status(), [])
+    recorder = Recorder(journal, run.history(), iter(range(1000)).__next__)
     for retries in (0, 1, 2):
         recorder(StatusWritten(JobStatus(state=JobState(phase="Running"), retry_count=retries)))
         disk.done(f"retries {retries}" if retries else "")
     recorder(RequestAccepted(Stop(143, "Stopped")))
     disk.done("accepted")
-    recorder(Outcome(Job(), stop=Stop(143, "Stopped")))
+    recorder(RunEnded(Job(), stop=Stop(143, "Stopped")))
     disk.done("ended")
     journal.close()
     store.finish(run)
@@ -78,16 +75,14 @@ def check(state: Path, promises: set[str]) -> None:
         assert [each.record.uid for each in store.active_runs()] == [UID]
     if "started" in promises:
         assert run.status().started is not None
-    status = last_status(read_journal(run.directory)[0])
+    history = run.history()
     for retries in (1, 2):
         if f"retries {retries}" in promises:
-            assert status is not None
-            assert status.retry_count >= retries
+            assert history.job_status(history.job).retry_count >= retries
     if "accepted" in promises:
-        assert requested_stop(run) is not None
+        assert history.stop is not None or history.outcome is not None
     if "ended" in promises:
-        assert run.status().finished is not None or restore_outcome(run)
-        ended = run.status()
+        ended = catch_up(run)
         assert (ended.exit_code, ended.stopped, ended.finished is not None) == (143, True, True)
 
 
@@ -144,18 +139,24 @@ def test_the_journal_says_at_every_prefix_what_the_status_said(tmp_path: Path) -
     run = StoredRun(tmp_path, RECORD)
     journal = Journal(tmp_path, SequenceNumbers(), lambda: NOON, lambda: 0.0)
     journal.open()
-    recorder = Recorder(tmp_path, journal, explained, lambda: 0.0)
+    recorder = Recorder(journal, StoredHistory(RECORD, directory=tmp_path), lambda: 0.0)
     live: list[JobStatus] = []
+    job = Job()
+    recorder(RunPlanned(job, "host"))
+    begin = (run.directory / "journal.jsonl").stat().st_size
     for number in range(30):
         status = JobStatus(
             state=JobState(phase=("Pending", "Running")[number % 2]), retry_count=number // 4, running=number
         )
         recorder(StatusWritten(status))
+        recorder(PhaseChanged(job, status, 1))
         live.append(status)
     journal.close()
     content = (run.directory / "journal.jsonl").read_bytes()
-    for end in range(0, len(content), 11):
+    for end in range(begin, len(content), 11):
         (run.directory / "journal.jsonl").write_bytes(content[:end])
-        entries = read_journal(run.directory)[0]
-        assert last_status(entries) == (live[len(entries) - 1] if entries else None)
-        assert rebuilt_status(entries).phase == (live[len(entries) - 1].state.phase if entries else "Pending")
+        history = read_history(RECORD, run.directory)
+        lines = content[:end].count(b"\n") - 1
+        written, announced = (lines + 1) // 2, lines // 2
+        assert history.job_status(job).running == (live[written - 1].running if written else 0)
+        assert history.status.phase == (live[announced - 1].state.phase if announced else "Pending")

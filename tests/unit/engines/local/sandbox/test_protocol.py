@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
-import socket
-
 import pytest
 
 from pumice.engines.local.sandbox import protocol
+from pumice.engines.local.sandbox.protocol import FORMAT
+from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 
 FULL = ContainerSpec(
@@ -32,39 +29,19 @@ FULL = ContainerSpec(
 )
 
 
-@pytest.mark.parametrize("size", [pytest.param(0, id="short"), pytest.param(3_000_000, id="longer than a packet")])
-def test_a_spec_and_a_descriptor_arrive(size: int) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        reader, writer = os.pipe()
-        protocol.send(ours, {"id": 1, "spec": protocol.encode_spec(FULL), "padding": "x" * size}, [writer])
-        os.close(writer)
-        received = protocol.receive(theirs)
-        assert received is not None
-        message, (copy,) = received
-        assert protocol.decode_spec(message["spec"]) == FULL
-        assert not os.get_inheritable(copy)
-        os.write(copy, b"through")
-        os.close(copy)
-        assert os.read(reader, 99) == b"through"
-        os.close(reader)
+def test_a_spec_is_the_same_for_job_init() -> None:
+    message = FORMAT.decode(FORMAT.encode(protocol.encode_spec(FULL)))
+    assert protocol.decode_spec(message) == FULL
 
 
-def test_receive_returns_none_at_the_end() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.close()
-    with theirs:
-        assert protocol.receive(theirs) is None
-
-
-def test_a_full_channel_takes_no_part_of_a_message() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        ours.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            for sent in itertools.count():
-                protocol.send(ours, {"id": sent, "padding": "x" * 20_000})
-        for number in range(sent):
-            received = protocol.receive(theirs)
-            assert received is not None
-            assert received[0]["id"] == number
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        pytest.param(StartError(MOUNT, "no"), MOUNT, "no", id="of the container"),
+        pytest.param(KeyError("x"), INTERNAL, "KeyError: 'x'", id="defect"),
+    ],
+)
+def test_an_error_of_job_init_is_the_same_for_the_engine(error: Exception, kind: str, text: str) -> None:
+    decoded = FORMAT.decode_error(FORMAT.encode_error(error))
+    assert isinstance(decoded, StartError)
+    assert (decoded.kind, decoded.message) == (kind, text)

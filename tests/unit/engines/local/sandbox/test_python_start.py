@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.python_start import python_start
+from pumice.engines.local.sandbox.python_start import library_directory, loader_environment, python_start
+from tests.meta.tree import ROOT
+from tests.moved_python import moved_python
 
 STARTED = (
     "plain_processes.reaper",
@@ -22,3 +26,26 @@ def test_a_module_is_imported_without_site_packages(module: str) -> None:
     command = [part.replace("; main()", "") for part in python_start(module)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_the_loader_needs() -> None:
+    directory = library_directory()
+    assert loader_environment({}) == {}
+    assert loader_environment({"LD_LIBRARY_PATH": "/a"}) == ({"LD_LIBRARY_PATH": directory} if directory else {})
+
+
+def test_a_python_that_only_ld_library_path_finds(tmp_path: Path) -> None:
+    """Only the directory of libpython is kept, where the loader found it: what it was built with names another."""
+    python = moved_python(tmp_path)
+    code = f"import json, os, sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n"
+    code += f"from {loader_environment.__module__} import loader_environment\n"
+    code += "print(json.dumps(loader_environment(os.environ)))"
+    done = subprocess.run(
+        [str(python), "-I", "-S", "-c", code],
+        env={"LD_LIBRARY_PATH": f"/elsewhere:{tmp_path / 'lib'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"LD_LIBRARY_PATH": str(tmp_path / "lib")}

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.scheduling.fit import (
-    GPU,
     container_gpus,
     fit,
     gpu_env,
@@ -14,6 +13,7 @@ from pumice.engines.local.scheduling.fit import (
     shortfall,
 )
 from pumice.model.quantity import Quantity
+from pumice.model.resources import GPU
 
 
 def quantities(**texts: str) -> dict[str, Quantity]:

@@ -8,12 +8,12 @@ import pytest
 
 from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.preparation.scaling import stored
-from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit, ignoring
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
 from pumice.runtime.offline_context import offline_context
+from pumice.store.run_errors import InvalidOption
 
 LAPTOP = Machine((0, 1), 2, 8 * 2**30, all_memory=16 * 2**30)
 

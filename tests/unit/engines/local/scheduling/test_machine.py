@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine, gpu_devices, read_gpus, read_machine
 from pumice.model.quantity import Quantity
+from pumice.model.resources import GPU
 
 GIB = 1 << 30
 

@@ -44,4 +44,4 @@ def test_a_job_beyond_the_hard_limit_is_refused() -> None:
     assert after((500, 1196), call) == "500 1196\n"
     refusal = after((500, 1195), call)
     assert refusal.startswith("100 pods need 1196 open files, and a process may have 1195 here\n")
-    assert "--scale" in refusal
+    assert "scale=" in refusal

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.scheduling.fit import GPU
+from pumice.diagnosis.why import Hint, Holder, Shortage, Why, WhyCode
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
-from pumice.engines.local.why import Hint, Holder, Shortage, Why, WhyCode
 from pumice.model.quantity import Quantity
+from pumice.model.resources import GPU
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 GI = 1 << 30

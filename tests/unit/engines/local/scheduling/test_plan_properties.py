@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pumice.engines.local.scheduling.fit import GPU
+from pumice.diagnosis.why import WhyCode
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
-from pumice.engines.local.why import WhyCode
 from pumice.model.quantity import Quantity
-from pumice.model.resources import sum_usage
+from pumice.model.resources import GPU, sum_usage
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)

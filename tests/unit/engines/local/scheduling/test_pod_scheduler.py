@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, total
+from pumice.model.resources import GPU
 from tests.async_tests import async_test
 
 GIB = 1 << 30
@@ -111,7 +111,7 @@ async def test_a_pod_outside_the_gang_waits_for_room(scheduler: PodScheduler) ->
     assert not any(task.done() for task in waiting)
     scheduler.release("p0")
     await asyncio.gather(*waiting)
-    assert announced == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
+    assert announced == ["p1 waits until there is room for it on this machine (cpu: 2 wanted, 1 free)"]
 
 
 @async_test

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_record import GangPods
-from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.run_queue import active_runs
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
+from pumice.store.files.owner_lock import OwnerLock
+from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.run_record import GangPods
 from tests.local.queued import record
 
 GIB = 2**30

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.service.supervisors import Supervisors
+from pumice.store.files.owner_lock import OwnerLock
+from tests.patience import PATIENCE
 
 # Ends when the file exists.
 PROGRAM = 'while [ ! -e "$0" ]; do sleep 0.2; done'
@@ -40,7 +41,7 @@ def test_a_run_that_is_resumed_before_its_first_process_has_ended(tmp_path: Path
             await asyncio.sleep(0.01)
         assert (ends, supervisors.watched) == ([], frozenset({"a"}))
         (tmp_path / "second").touch()
-        await asyncio.wait_for(ended.wait(), 20)
+        await asyncio.wait_for(ended.wait(), PATIENCE)
         assert (ends, supervisors.watched) == (["a"], frozenset())
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))

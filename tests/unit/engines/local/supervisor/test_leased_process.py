@@ -7,7 +7,6 @@ import socket
 
 import pytest
 
-from pumice.engines.local.daemon.line_protocol import Connection
 from pumice.engines.local.supervisor.leased_process import LeasedProcess, LeaseWatch
 
 
@@ -41,13 +40,12 @@ def test_an_error_that_asyncio_reports_becomes_one_warning(context: dict[str, ob
     async def story() -> list[str]:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            reader, writer = await asyncio.open_unix_connection(sock=theirs)
             published = Published()
-            process = LeasedProcess(Connection(reader, writer), LeaseWatch(ours))
+            process = LeasedProcess(theirs, LeaseWatch(ours))
             process._server = published  # type: ignore[assignment] # all that a warning needs
             for _ in range(3):
                 process._warn(context)
-            writer.close()
+            process.connection.close()
             return [getattr(event, "message", "") for event in published.events]
 
     assert asyncio.run(story()) == [text]

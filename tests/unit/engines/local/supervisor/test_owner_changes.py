@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.supervisor.owner_changes import change
+from pumice.store.run_errors import WrongState
 
 
 class Run:

@@ -11,30 +11,28 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.admission.admit import admit
-from pumice.engines.local.events import LogLine, LogOutput
-from pumice.engines.local.host_access.consent import ConsentError
-from pumice.engines.local.options import Kill, Network, RunOptions
-from pumice.engines.local.run_errors import (
+from pumice.diagnosis.why import Shortage
+from pumice.engines.local.daemon.error_codec import decode_error, encode_error
+from pumice.engines.local.supervisor.request_codec import (
+    decode_output,
+    decode_request,
+    encode_output,
+    encode_request,
+)
+from pumice.model.problem import Command, Option, Position, Problem
+from pumice.model.pumice_error import PumiceError
+from pumice.runtime.offline_context import offline_context
+from pumice.store.events import LogLine, LogOutput
+from pumice.store.options import Kill, Network, RunOptions
+from pumice.store.run_errors import (
     BY_NAME,
     DoesNotFit,
     PullError,
     RunError,
     WrongState,
 )
-from pumice.engines.local.runs.run_request import JobSource, RunRequest
-from pumice.engines.local.state.settings import ExtraMount, HostAccess, Settings
-from pumice.engines.local.supervisor.request_codec import (
-    error_of,
-    output_of,
-    plain_error,
-    plain_output,
-    plain_request,
-    request_of,
-)
-from pumice.engines.local.why import Shortage
-from pumice.model.problem import Position, Problem
-from pumice.model.pumice_error import PumiceError
-from pumice.runtime.offline_context import offline_context
+from pumice.store.run_request import JobSource, RunRequest
+from pumice.store.settings import ConsentError, ExtraMount, HostAccess, Settings
 from pumice.yaml.marks import MarkTree
 
 TASK = {"name": "w", "replicas": 2, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
@@ -52,7 +50,7 @@ def test_a_request_arrives_as_it_was_sent_with_secrets_of_any_bytes() -> None:
     )
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "value"}}
     sent = RunRequest(admit(JOB, offline_context()), options, [secret], JobSource("job.yaml", MarkTree(1, 2, {})))
-    got = request_of(msgspec.json.decode(msgspec.json.encode(plain_request(sent))))
+    got = decode_request(msgspec.json.decode(msgspec.json.encode(encode_request(sent))))
     assert got.options == options
     assert got.documents == [secret]
     assert got.job.job == sent.job.job
@@ -67,12 +65,12 @@ def test_lines_arrive_as_they_were_printed() -> None:
         LogLine("w-1", "c", "stderr", ""),
         LogLine("w-1", "c", "stdout", "10 %", unfinished=True),
     ]
-    plain = msgspec.json.decode(msgspec.json.encode(plain_output(LogOutput(lines))))
-    assert output_of(plain) == LogOutput(lines)
+    plain = msgspec.json.decode(msgspec.json.encode(encode_output(LogOutput(lines))))
+    assert decode_output(plain) == LogOutput(lines)
 
 
 def _sent(error: BaseException) -> Exception:
-    return error_of(json.loads(msgspec.json.encode(plain_error(error))))
+    return decode_error(json.loads(msgspec.json.encode(encode_error(error))))
 
 
 def _consent() -> ConsentError:
@@ -83,7 +81,7 @@ def _consent() -> ConsentError:
 
 def _short() -> DoesNotFit:
     error = DoesNotFit("too large", "smaller")
-    error.fit_helps, error.shortages = True, (SHORT,)
+    error.remedy, error.shortages = Option("fit", True), (SHORT,)
     return error
 
 
@@ -92,6 +90,7 @@ def _short() -> DoesNotFit:
     [
         pytest.param(PullError.of([Problem("one", "hint"), Problem("two")]), id="several problems"),
         pytest.param(WrongState("not yet"), id="wrong state"),
+        pytest.param(WrongState("no", (Command("stop", "a:1"), ", or ", Option("force", True))), id="advice"),
         pytest.param(_consent(), id="consent"),
         pytest.param(_short(), id="shortages"),
         *(pytest.param(kind("no", "hint"), id=name) for name, kind in BY_NAME.items()),
@@ -102,8 +101,8 @@ def test_a_refusal_is_the_same_for_the_client(error: RunError) -> None:
     assert type(got) is type(error)
     assert isinstance(got, RunError)
     assert (got.problems, got.exit_code) == (error.problems, error.exit_code)
-    assert {name: getattr(got, name, None) for name in ("accesses", "fit_helps", "shortages")} == {
-        name: getattr(error, name, None) for name in ("accesses", "fit_helps", "shortages")
+    assert {name: getattr(got, name, None) for name in ("accesses", "remedy", "shortages")} == {
+        name: getattr(error, name, None) for name in ("accesses", "remedy", "shortages")
     }
 
 

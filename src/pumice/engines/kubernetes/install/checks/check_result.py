@@ -25,6 +25,7 @@ class Target(Struct, frozen=True):
     gang: str = "auto"
     webhook: bool = True
     installation: Installation | None = None
+    keep_log_tails: bool = False
 
     @property
     def apply_all(self) -> str:
@@ -33,7 +34,8 @@ class Target(Struct, frozen=True):
             return f"pumice install --upgrade{self._namespace} | {APPLY}"
         gang = f" --gang {self.gang}" if self.gang != "auto" else ""
         webhook = "" if self.webhook else " --no-webhook"
-        return f"pumice install --image NAME{self._namespace}{gang}{webhook} | {APPLY}"
+        tails = " --keep-log-tails" if self.keep_log_tails else ""
+        return f"pumice install --image NAME{self._namespace}{gang}{webhook}{tails} | {APPLY}"
 
     @property
     def apply_crds(self) -> str:

@@ -20,7 +20,7 @@ from pumice.engines.kubernetes.install.installation import find_installation
 from pumice.engines.kubernetes.install.permissions import Component, granted
 
 
-async def find_target(client: Client, *, namespace: str, gang: str, webhook: bool) -> Target:
+async def find_target(client: Client, *, namespace: str, gang: str, webhook: bool, log_tails: bool = False) -> Target:
     """Return what to compare a cluster with: what is installed, but for what is given.
 
     Raises InstallationError if Pumice is installed in several namespaces and none is given.
@@ -32,12 +32,13 @@ async def find_target(client: Client, *, namespace: str, gang: str, webhook: boo
             raise
         installation = None
     if installation is None:
-        return Target(namespace or names.NAMESPACE, gang or "auto", webhook)
+        return Target(namespace or names.NAMESPACE, gang or "auto", webhook, keep_log_tails=log_tails)
     if webhook and not installation.has_webhook:
         # Without a webhook on purpose, unless the API server is to call one.
         configuration = await get_or_none(client, resources.VALIDATING_WEBHOOKS, None, names.CONFIGURATION)
         webhook = configuration is not None
-    return Target(installation.namespace, gang or installation.gang, webhook, installation)
+    tails = log_tails or installation.keeps_log_tails
+    return Target(installation.namespace, gang or installation.gang, webhook, installation, tails)
 
 
 async def check_cluster(client: Client, target: Target, now: dt.datetime) -> AsyncIterator[CheckResult]:
@@ -60,7 +61,7 @@ async def check_cluster(client: Client, target: Target, now: dt.datetime) -> Asy
             own = client.access.namespace
             trial = "default" if own in (target.namespace, "kube-system") else own
             yield await result_of("webhook's answer", lambda: webhook_checks.reachable(client, trial))
-    grants = list(granted(target.gang, webhook=target.webhook))
+    grants = list(granted(target.gang, webhook=target.webhook, log_tails=target.keep_log_tails))
     yield await result_of("installed roles", lambda: permission_checks.installed_roles(client, grants, target))
     own_permissions = permission_checks.own_permissions
     yield await result_of("your permissions", lambda: own_permissions(client, grants, target.namespace))

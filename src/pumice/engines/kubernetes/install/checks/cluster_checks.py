@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, choose
+from pumice.engines.kubernetes.api.resources import POD_GROUPS
+from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, GangError, choose
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.checks import lease_checks
 from pumice.engines.kubernetes.install.checks.check_result import (
     CheckResult,
     State,
@@ -23,12 +23,14 @@ from pumice.engines.kubernetes.install.checks.check_result import (
 )
 from pumice.engines.kubernetes.install.crds import dropped_fields
 from pumice.engines.kubernetes.install.installation import DEPLOYMENTS, command_line, containers
+from pumice.model.units import read_time
 
 # The first release with bookmarks, server-side apply, admission v1 and pruning by structural schemas.
 OLDEST: Final = (1, 25)
 VOLCANO_CONTROLLER: Final = "app=volcano-controller"
 VOLCANO_OFF: Final = "--controllers=*,-job-controller,-gc-controller,-sharding-controller"
-OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in names.labels("controller").items())
+# A Lease that was not renewed for longer has no holder any more.
+STALE: Final = dt.timedelta(seconds=60)
 
 
 async def version(client: Client) -> CheckResult:
@@ -65,7 +67,7 @@ async def command_definition(client: Client, target: Target) -> CheckResult:
 
 def gang(requested: str, offered: frozenset[str]) -> CheckResult:
     subject = "gang provider"
-    available = [name for name, kinds in PROVIDERS.items() if any(kind.identity in offered for kind in kinds)]
+    available = [name for name, kinds in POD_GROUPS.items() if any(kind.identity in offered for kind in kinds)]
     found = f"found {', '.join(available)}" if available else "found none"
     try:
         name, _ = choose(requested, offered)
@@ -110,10 +112,9 @@ def _controller_gates(deployment: Mapping[str, Any]) -> Iterator[str]:
 async def controller(client: Client, target: Target, now: dt.datetime) -> CheckResult:
     """Find a controller by its Lease, wherever it runs; without leader election, only its Deployment shows it."""
     subject = "controller"
-    leaders = await lease_checks.leaders(client, target, now)
-    if leaders is not None:
-        return leaders
-    async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=OUR_CONTROLLER):
+    if leaders := [leader async for leader in _leaders(client, now)]:
+        return ok(subject, "; ".join(leaders))
+    async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=names.selector("controller")):
         for deployment in map(msgspec.json.decode, items):
             if runs_without_lease(deployment):
                 return _check_without_lease(subject, deployment)
@@ -122,6 +123,19 @@ async def controller(client: Client, target: Target, now: dt.datetime) -> CheckR
     found = f"no controller holds the Lease {names.LEASE_NAMESPACE}/{names.LEASE}; {unseen}"
     hint = f"if none runs: {target.apply_all}, or start pumice controller on this machine"
     return CheckResult(subject, State.UNKNOWN, found, hint)
+
+
+async def _leaders(client: Client, now: dt.datetime) -> AsyncIterator[str]:
+    """Yield who leads, and for single namespaces which, by the Leases that are held."""
+    async for items, _ in client.list_pages(resources.LEASES, names.LEASE_NAMESPACE):
+        for lease in map(msgspec.json.decode, items):
+            name, spec = lease["metadata"]["name"], lease.get("spec") or {}
+            renewed, holder = read_time(spec.get("renewTime")), spec.get("holderIdentity")
+            if not f"{name}-".startswith(f"{names.LEASE}-") or not holder or renewed is None or now - renewed >= STALE:
+                continue
+            scope = name.removeprefix(f"{names.LEASE}-") if name != names.LEASE else ""
+            led = f" namespace {scope}" if scope else ""
+            yield f"{holder} leads{led} (Lease {names.LEASE_NAMESPACE}/{name})"
 
 
 def runs_without_lease(deployment: Mapping[str, Any]) -> bool:

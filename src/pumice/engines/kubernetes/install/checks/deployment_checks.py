@@ -13,10 +13,8 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks.check_result import APPLY, CheckResult, missing, ok
 from pumice.engines.kubernetes.install.installation import containers
 from pumice.engines.kubernetes.install.permissions import Component
+from pumice.model.snapshot import BACK_OFF, IMAGE_REASONS
 
-_IMAGE_REASONS: Final = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
-)
 _MOST_CHARACTERS: Final = 300
 
 
@@ -35,8 +33,9 @@ async def rollout(client: Client, component: Component, deployment: Mapping[str,
         return ok(subject, f"{ready} of {wanted} ready, image {image}")
     old = status.get("replicas", 0) - updated if is_seen else 0
     found = f"{updated if is_seen else 0} of {wanted} updated, {ready} ready{f', {old} old' * (old > 0)}, image {image}"
-    selector = ",".join(f"{key}={value}" for key, value in names.labels(component).items())
-    async for items, _ in client.list_pages(resources.PODS, meta["namespace"], label_selector=selector):
+    async for items, _ in client.list_pages(
+        resources.PODS, meta["namespace"], label_selector=names.selector(component)
+    ):
         for pod in map(msgspec.json.decode, items):
             for reason, message in waiting(pod):
                 name = pod["metadata"]["name"]
@@ -63,10 +62,10 @@ def waiting(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _hint(reason: str, where: str, pod: str) -> str:
-    if reason in _IMAGE_REASONS:
+    if reason in IMAGE_REASONS:
         # The one hint that changes what the operator chose, since that does not work.
         return f"push that image, or choose another: pumice install --upgrade --image NAME | {APPLY}"
-    if reason == "CrashLoopBackOff":
+    if reason == BACK_OFF:
         return f"kubectl {where} logs {pod} --previous"
     return f"kubectl {where} describe pod {pod}"
 

@@ -63,7 +63,13 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
         if role is not None:
             own = [grant for grant in expected if grant.component == component]
             texts = _not_granted(role, [grant for grant in own if grant.is_cluster_wide])
-            for namespace, wanted in _by_namespace(own, target.namespace).items():
+            namespaced: dict[str, list[Grant]] = {}
+            for grant in own:
+                if not grant.is_cluster_wide:
+                    namespaced.setdefault(target.namespace if grant.own_namespace else grant.namespace, []).append(
+                        grant
+                    )
+            for namespace, wanted in namespaced.items():
                 role = await get_or_none(client, ROLES, namespace, account) or {}
                 texts += [f"{text} in {namespace}" for text in _not_granted(role, wanted)]
             if texts:
@@ -71,14 +77,6 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
     if lost:
         return missing(subject, f"do not grant {'; '.join(lost)}", target.apply_all)
     return ok(subject, "grant what this version needs")
-
-
-def _by_namespace(grants: Iterable[Grant], own_namespace: str) -> dict[str, list[Grant]]:
-    found: dict[str, list[Grant]] = {}
-    for grant in grants:
-        if not grant.is_cluster_wide:
-            found.setdefault(own_namespace if grant.own_namespace else grant.namespace, []).append(grant)
-    return found
 
 
 def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permission]:
@@ -110,22 +108,19 @@ async def _is_allowed(client: Client, permission: _Permission) -> bool:
 
 
 def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> list[str]:
-    present = frozenset().union(*map(_rights, role.get("rules") or []))
+    present = {
+        (group, resource, verb, name)
+        for rule in role.get("rules") or []
+        for group in rule.get("apiGroups") or []
+        for resource in rule.get("resources") or []
+        for verb in rule.get("verbs") or []
+        for name in rule.get("resourceNames") or [""]
+    }
     return [
         str(one)
         for one in required_permissions(grants, "")
         if not {(one.group, one.resource, one.verb, name) for name in ("", one.name)} & present
     ]
-
-
-def _rights(role_rule: Mapping[str, Any]) -> frozenset[tuple[str, str, str, str]]:
-    return frozenset(
-        (group, resource, verb, name)
-        for group in role_rule.get("apiGroups") or []
-        for resource in role_rule.get("resources") or []
-        for verb in role_rule.get("verbs") or []
-        for name in role_rule.get("resourceNames") or [""]
-    )
 
 
 def _shortened(texts: list[str]) -> str:

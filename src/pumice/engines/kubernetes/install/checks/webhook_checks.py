@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,6 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, missing, ok
-from pumice.engines.kubernetes.install.webhook_configurations import MUTATING_NAME, VALIDATING_NAME
 
 # Invalid by the name of its plugin, which no schema checks.
 _INVALID_JOB: Final = {
@@ -48,13 +48,15 @@ async def reachable(client: Client, namespace: str) -> CheckResult:
     try:
         await client.create(resources.JOBS, namespace, msgspec.json.encode(_INVALID_JOB), dry_run=True)
     except ApiError as error:
-        if MUTATING_NAME in error.message or VALIDATING_NAME in error.message:
-            if error.is_invalid:
-                return ok(subject, f"rejects an invalid Job (dry run in namespace {namespace})")
+        if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            # What the API server answers if it cannot call a webhook; it names the webhook.
             return missing(subject, f"cannot be reached: {error}", "check its pods, its Service and the network")
-        if error.is_invalid:
-            return ok(subject, f"another webhook rejects an invalid Job: {error}", "it may report fewer findings")
-        raise
+        if not error.is_invalid:
+            raise
+        # Others give no causes, and no schema rejects this Job.
+        if error.details.get("causes"):
+            return ok(subject, f"rejects an invalid Job (dry run in namespace {namespace})")
+        return ok(subject, f"another webhook rejects an invalid Job: {error}", "it may report fewer findings")
     return missing(subject, "an invalid Job is accepted", "check its log, and whether its address can be reached")
 
 

@@ -6,6 +6,7 @@ Errors are reported through a pipe that exec closes: an empty pipe means that th
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import termios
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
+from pumice.engines.local.rpc.wire import Wire
 from pumice.engines.local.sandbox import kernel_files, protocol, syscalls, tree_stream
 from pumice.engines.local.sandbox.init import exec_command, privileges
 from pumice.engines.local.sandbox.init.privileges import Limits
@@ -156,6 +158,8 @@ def _become(
     A module that was not loaded so far would be one of the container.
     """
     try:
+        # Its garbage ends with it, and to search for it would copy the memory of job-init.
+        gc.disable()
         sys.meta_path.clear()
         sys.path.clear()
         _close_descriptors([*streams.descriptors, *needed])
@@ -205,8 +209,7 @@ def _open_terminal(channel: int, size: tuple[int, int]) -> None:
     except OSError as error:
         raise StartError(TERMINAL, f"the container cannot open a terminal: /dev/ptmx: {error.strerror}") from error
     with socket.socket(fileno=channel) as connection:
-        protocol.send(connection, {}, [other_end])
-    os.close(other_end)
+        Wire(connection, protocol.FORMAT).send({}, [other_end])
     for target in _STANDARD:
         os.dup2(terminal, target)
     os.close(terminal)

@@ -12,10 +12,10 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from pumice.engines.local.rpc.wire import Message, Wire
 from pumice.engines.local.sandbox import protocol, syscalls
 from pumice.engines.local.sandbox.init.cgroups import Cgroups, Group, GroupLimits
 from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
-from pumice.engines.local.sandbox.sandbox_errors import StartError
 
 _BATCH = 100
 
@@ -24,7 +24,7 @@ class HostHelper:
     """Serves job-init. `namespace` is the descriptor of its user namespace."""
 
     def __init__(self, channel: socket.socket, namespace: int, groups: Cgroups) -> None:
-        self._channel = channel
+        self._job_init = Wire(channel, protocol.FORMAT)
         self._namespace = namespace
         self._groups = groups
         self._made: dict[str, Group] = {}  # by number
@@ -32,17 +32,9 @@ class HostHelper:
     def serve(self) -> None:
         """Returns when job-init has ended."""
         with contextlib.suppress(ConnectionError):
-            while (received := protocol.receive(self._channel)) is not None:
-                message, _ = received
-                try:
-                    answer, descriptors = getattr(self, f"_do_{message['do']}")(message)
-                except StartError as error:
-                    answer, descriptors = {"error": [error.kind, error.message]}, []
-                protocol.send(self._channel, answer, descriptors)
-                for descriptor in descriptors:
-                    os.close(descriptor)
+            self._job_init.serve(lambda request: getattr(self, f"_do_{request['do']}")(request))
 
-    def _do_trees(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+    def _do_trees(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         errors, trees = [], []
         for path, volume in message["sources"]:
             try:
@@ -52,7 +44,7 @@ class HostHelper:
                 errors.append(error.errno or 0)
         return {"errors": errors}, trees
 
-    def _do_group(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+    def _do_group(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         group = self._groups.group(GroupLimits(**message["limits"]))
         key = str(len(self._made)) if group.directories else ""
         self._made[key] = group
@@ -65,11 +57,11 @@ class HostHelper:
         }
         return answer, [] if event is None else [event]
 
-    def _do_members(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+    def _do_members(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         group = self._made.get(message["group"])
         return {}, [] if group is None else group.open_members()
 
-    def _do_remove(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+    def _do_remove(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         # The entry stays, so that no key is used twice.
         self._made[message["group"]].remove()
         return {}, []
@@ -107,41 +99,32 @@ class HostClient:
     """job-init's end. A lost supervisor is a ConnectionError, which ends the job."""
 
     def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+        self._host = Wire(channel, protocol.FORMAT)
 
     def trees(self, sources: Sequence[Source], *, below: bool = True) -> list[Tree]:
         """Return a tree for each source, or why there is none."""
         found: list[Tree] = []
         for first in range(0, len(sources), _BATCH):
-            answer, descriptors = self._ask("trees", sources=sources[first : first + _BATCH], below=below)
+            answer, descriptors = self._host.call("trees", sources=sources[first : first + _BATCH], below=below)
             left = iter(descriptors)
             found += [OSError(number, os.strerror(number)) if number else next(left) for number in answer["errors"]]
         return found
 
     def group(self, limits: GroupLimits) -> RemoteGroup:
-        answer, descriptors = self._ask("group", limits=limits._asdict())
+        answer, descriptors = self._host.call("group", limits=limits._asdict())
         return RemoteGroup(self, answer, descriptors[0] if descriptors else None)
 
     def members(self, group: str) -> list[int]:
-        return self._ask("members", group=group)[1]
+        return self._host.call("members", group=group)[1]
 
     def remove(self, group: str) -> None:
-        self._ask("remove", group=group)
-
-    def _ask(self, what: str, **details: Any) -> tuple[protocol.Message, list[int]]:
-        protocol.send(self._channel, {"do": what, **details})
-        received = protocol.receive(self._channel)
-        if received is None:
-            raise ConnectionResetError
-        if "error" in received[0]:
-            raise StartError(*received[0]["error"])
-        return received
+        self._host.call("remove", group=group)
 
 
 class RemoteGroup(Group):
     """A control group that belongs to root of the machine, so that no container can change its limits."""
 
-    def __init__(self, client: HostClient, answer: protocol.Message, event: int | None) -> None:
+    def __init__(self, client: HostClient, answer: Message, event: int | None) -> None:
         super().__init__()
         self._client = client
         self._event = event

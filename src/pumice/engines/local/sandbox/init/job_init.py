@@ -16,6 +16,7 @@ import socket
 import sys
 from typing import Any, NamedTuple, NoReturn
 
+from pumice.engines.local.rpc.wire import Wire
 from pumice.engines.local.sandbox import kernel_files, protocol, scratch, syscalls
 from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap, read_only_start, seccomp
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
@@ -82,7 +83,7 @@ def main() -> NoReturn:
     if child == 0:
         _job_init(config, channel, watched, groups, users)
     os.close(engine)
-    protocol.send(channel, {"pid": child})
+    Wire(channel, protocol.FORMAT).send({"pid": child})
     channel.close()
     os.waitpid(child, 0)
     _clean_up(config, groups)
@@ -109,7 +110,7 @@ def _supervise(
     namespace: int,
 ) -> NoReturn:
     """Start job-init with ids that no user of this machine has, and be its root there until it ends."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair()
     pid_read, pid_write = os.pipe()
     # job-init's parent only makes its namespaces.
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
@@ -136,7 +137,7 @@ def _supervise(
     os.waitpid(parent, 0)
     child = int(os.read(pid_read, 32) or 0)
     if child:
-        protocol.send(channel, {"pid": child})
+        Wire(channel, protocol.FORMAT).send({"pid": child})
         channel.close()
         host_helper.HostHelper(ours, namespace, groups).serve()
         os.waitpid(child, 0)
@@ -145,9 +146,9 @@ def _supervise(
 
 def refuse(channel: socket.socket, error: OSError, context: str = "") -> None:
     if error.errno == errno.EAGAIN:
-        protocol.send(channel, {"exhausted": NO_PROCESS})
+        Wire(channel, protocol.FORMAT).send({"exhausted": NO_PROCESS})
     else:
-        protocol.send(channel, {"refused": f"{context}{error.strerror or error}"})
+        Wire(channel, protocol.FORMAT).send({"refused": f"{context}{error.strerror or error}"})
 
 
 def _clean_up(config: dict[str, Any], groups: cgroups.Cgroups) -> NoReturn:
@@ -175,7 +176,7 @@ def _job_init(
             own_proc = os.readlink("/proc/self") == str(os.getpid())
             facts = {"all_users": users.all, "unmapped": users.unmapped, "own_proc": own_proc}
             facts |= {"limits": sorted(config["limits"])}
-            protocol.send(channel, {"up": facts})
+            Wire(channel, protocol.FORMAT).send({"up": facts})
             Server(channel, watched, containers).serve()
             code = 0
     except BaseException:  # noqa: BLE001 - a forked process must not return; the client reads the last line

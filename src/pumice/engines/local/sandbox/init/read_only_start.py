@@ -9,6 +9,7 @@ read-only, in a mount namespace of its own, and starts it again from there. Unti
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -30,8 +31,12 @@ def main() -> None:
         with suppress(OSError):
             idmap.enter_user_namespace()
             restart("[false]")
+    # What exists by then is never searched for garbage: each process that job-init forks would copy the memory of it.
+    gc.disable()
     from pumice.engines.local.sandbox.init import job_init  # noqa: PLC0415 - see above
 
+    gc.freeze()
+    gc.enable()
     job_init.main()
 
 

@@ -15,11 +15,11 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from pumice.engines.local.rpc.wire import Message, Wire, close_all
 from pumice.engines.local.sandbox import kernel_files, protocol
 from pumice.engines.local.sandbox.init.child import Streams
 from pumice.engines.local.sandbox.init.container_table import Container, ContainerTable, Process
 from pumice.engines.local.sandbox.init.usage import UsageReader
-from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, StartError
 from pumice.engines.local.sandbox.tree_stream import Copy
 
 _MAX_REPORT = 65536
@@ -27,7 +27,7 @@ _MAX_REPORT = 65536
 
 class Server:
     def __init__(self, channel: socket.socket, watched: tuple[int, int], containers: ContainerTable) -> None:
-        self._channel = channel
+        self._engine = Wire(channel, protocol.FORMAT)
         self._watched = watched
         self._containers = containers
         self._poll = select.epoll()
@@ -64,37 +64,40 @@ class Server:
         self._poll.unregister(descriptor)
         os.close(descriptor)
 
-    def _send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+    def _send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Wait for room in the channel, but not if the engine is dead."""
-        room = select.poll()
-        room.register(self._channel, select.POLLOUT)
-        for descriptor in self._watched:
-            room.register(descriptor, select.POLLIN)
-        if any(descriptor in self._watched for descriptor, _ in room.poll()):
-            raise ConnectionResetError
-        protocol.send(self._channel, message, descriptors)
+        self._engine.put(message, descriptors)
+        while not self._engine.flush():
+            room = select.poll()
+            room.register(self._engine.socket, select.POLLOUT)
+            for descriptor in self._watched:
+                room.register(descriptor, select.POLLIN)
+            if any(descriptor in self._watched for descriptor, _ in room.poll()):
+                raise ConnectionResetError
+
+    def _answer(self, number: int, result: Any = None, descriptors: tuple[int, ...] = ()) -> None:
+        self._send({"id": number, "result": result}, descriptors)
 
     def _request(self) -> None:
-        received = protocol.receive(self._channel)
-        if received is None:
+        if not self._engine.read():
             raise ConnectionResetError
-        message, descriptors = received
-        number = message["id"]
-        try:
-            getattr(self, f"_do_{message['do']}")(number, message, descriptors)
-        except StartError as error:
-            self._send({"id": number, "error": [error.kind, error.message]})
-        except Exception as error:  # noqa: BLE001 - one bad request must not end the whole job
-            self._send({"id": number, "error": [INTERNAL, f"{type(error).__name__}: {error}"]})
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        while (found := self._engine.take()) is not None:
+            message, descriptors = found
+            number = message["id"]
+            try:
+                getattr(self, f"_do_{message['do']}")(number, message, descriptors)
+            except ConnectionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one bad request must not end the whole job
+                self._send({"id": number, "error": protocol.encode_error(error)})
+            finally:
+                close_all(descriptors)
 
-    def _do_create_pod(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_create_pod(self, number: int, message: Message, _: list[int]) -> None:
         self._containers.create_pod(message["pod"], message["address"], message["hostname"])
-        self._send({"id": number})
+        self._answer(number)
 
-    def _do_remove_pod(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_remove_pod(self, number: int, message: Message, _: list[int]) -> None:
         pod = message["pod"]
         left = self._containers.of_pod(pod)
         if left:
@@ -103,9 +106,9 @@ class Server:
                 container.kill()
         else:
             self._containers.remove_pod(pod)
-            self._send({"id": number})
+            self._answer(number)
 
-    def _do_start(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _do_start(self, number: int, message: Message, descriptors: list[int]) -> None:
         spec = protocol.decode_spec(message["spec"])
         stdout, stderr = descriptors
         container = self._containers.start(spec, stdout, stderr)
@@ -116,11 +119,11 @@ class Server:
         if container.oom_event is not None:
             self._watch(container.oom_event, lambda: self._out_of_memory(container))
 
-    def _do_signal(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_signal(self, number: int, message: Message, _: list[int]) -> None:
         sent = self._containers.container(message["container"]).send(message["number"], now=message["now"])
-        self._send({"id": number, "sent": sent})
+        self._answer(number, sent)
 
-    def _do_exec(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _do_exec(self, number: int, message: Message, descriptors: list[int]) -> None:
         name = message["execution"]
         size = tuple(message.get("size") or (0, 0))
 
@@ -140,7 +143,7 @@ class Server:
         self._executions[name] = process
         self._watch(process.pidfd, lambda: self._execution_ended(number, process))
 
-    def _do_cancel(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_cancel(self, number: int, message: Message, _: list[int]) -> None:
         process = self._executions.get(message["execution"])
         if process is not None:
             process.send(signal.SIGKILL)
@@ -148,21 +151,20 @@ class Server:
             for pid in {process.pid, *_session(process.pid)}:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
-        self._send({"id": number})
+        self._answer(number)
 
-    def _do_usage(self, number: int, _message: dict[str, Any], _: list[int]) -> None:
+    def _do_usage(self, number: int, _message: Message, _: list[int]) -> None:
         running = self._containers.running
-        self._send({"id": number, "usage": self._usage.read({name: running[name].measured for name in running})})
+        self._answer(number, self._usage.read({name: running[name].measured for name in running}))
 
-    def _do_socket(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_socket(self, number: int, message: Message, _: list[int]) -> None:
         made, address = self._containers.socket(message["pod"])
-        with made:
-            self._send({"id": number, "address": address}, (made.fileno(),))
+        self._answer(number, address, (made.detach(),))
 
-    def _do_listen(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+    def _do_listen(self, number: int, message: Message, _: list[int]) -> None:
         """A socket stays in the network namespace in which it was created, also in another process."""
-        with socket.create_server((message["address"], message["port"])) as listener:
-            self._send({"id": number}, (listener.fileno(),))
+        listener = socket.create_server((message["address"], message["port"]))
+        self._answer(number, None, (listener.detach(),))
 
     def _started(self, number: int, container: Container) -> None:
         """The error pipe was closed, by exec or by the end of the process; it is empty if the command runs."""
@@ -177,7 +179,7 @@ class Server:
             self._send({"id": number, "error": json.loads(report)})
         else:
             self._containers.started(container)
-            self._send({"id": number})
+            self._answer(number)
 
     def _out_of_memory(self, container: Container) -> None:
         """The kernel kills one process of the group; end the whole container, as Kubernetes does."""
@@ -206,7 +208,7 @@ class Server:
         if pod in self._removals and not self._containers.of_pod(pod):
             self._containers.remove_pod(pod)
             for request in self._removals.pop(pod):
-                self._send({"id": request})
+                self._answer(request)
 
     def _execution_ended(self, number: int, process: Process) -> None:
         code, _ = _wait(process.pid)
@@ -220,7 +222,7 @@ class Server:
         if report:
             self._send({"id": number, "error": json.loads(report)})
         else:
-            self._send({"id": number, "code": code})
+            self._answer(number, code)
 
 
 def _wait(pid: int) -> tuple[int, int]:

@@ -46,7 +46,10 @@ class KernelFileSystems:
 
     def mount(self) -> None:
         for directory in ("/dev", "/proc", "/sys"):
-            _make_real_directory(directory)
+            # Replace a link of the image, which could lead anywhere.
+            if os.path.islink(directory):
+                os.unlink(directory)
+            os.makedirs(directory, exist_ok=True)
         try:
             syscalls.mount("proc", "/proc", "proc", _DATA_ONLY)
         except PermissionError:
@@ -74,13 +77,6 @@ class KernelFileSystems:
         os.mkdir(_SHARED_MEMORY)
         syscalls.attach_tree(self._shared_memory, _SHARED_MEMORY)
         os.close(self._shared_memory)
-
-
-def _make_real_directory(path: str) -> None:
-    """Replace a link of the image, which could lead anywhere."""
-    if os.path.islink(path):
-        os.unlink(path)
-    os.makedirs(path, exist_ok=True)
 
 
 def _protect_machine() -> None:

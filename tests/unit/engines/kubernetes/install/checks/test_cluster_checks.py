@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api import resources
-from pumice.engines.kubernetes.install.checks.check_result import CheckResult, State, Target
+from pumice.engines.kubernetes.install.checks.check_result import CheckResult, State, Target, ok
 from pumice.engines.kubernetes.install.checks.cluster_checks import controller, gang, serves_jobs
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
-from pumice.model.timestamps import EPOCH
+from pumice.model.units import EPOCH, to_microseconds
 from tests.unit.engines.kubernetes.played_api import client_of
 
 
@@ -91,3 +92,35 @@ def test_a_controller_without_a_lease(deployment: dict[str, Any], state: State, 
     assert result.state is state
     assert found in result.found
     assert result.hint or result.is_ok
+
+
+NOW = EPOCH + dt.timedelta(days=1)
+
+
+def lease(name: str, holder: str, age: float = 1.0) -> dict[str, Any]:
+    renewed = to_microseconds(NOW - dt.timedelta(seconds=age))
+    return {"metadata": {"name": name}, "spec": {"holderIdentity": holder, "renewTime": renewed}}
+
+
+def test_every_lease_that_is_held_is_listed() -> None:
+    leases = [
+        lease("pumice-controller", "a"),
+        lease("pumice-controller-x", "b"),
+        lease("pumice-controller-old", "c", age=61),
+        lease("pumice-controller-free", ""),
+        lease("pumice-controllers", "d"),
+        {"metadata": {"name": "pumice-controller-new"}},
+    ]
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        assert request.path.endswith("/namespaces/kube-system/leases")
+        return web.json_response({"metadata": {}, "items": leases})
+
+    async def check() -> CheckResult:
+        async with client_of(answer) as client:
+            return await controller(client, Target("lab"), NOW)
+
+    assert asyncio.run(check()) == ok(
+        "controller",
+        "a leads (Lease kube-system/pumice-controller); b leads namespace x (Lease kube-system/pumice-controller-x)",
+    )

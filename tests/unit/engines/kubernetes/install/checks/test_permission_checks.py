@@ -37,7 +37,6 @@ def test_the_roles_of_a_gang_provider_are_enough_for_it() -> None:
 
 
 def test_a_missing_role_for_the_lease_is_named() -> None:
-    """An installation of an earlier version has none in kube-system."""
     leases = "leases.coordination.k8s.io"
     assert check("native", "native", without="kube-system").found == (
         f"do not grant pumice-controller: get {leases} pumice-controller in kube-system, "

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.local.sandbox.boxes import need_namespaces
+from tests.patience import PATIENCE
 
 SIZE = 160_000
 COMMON = f"""
@@ -48,7 +49,7 @@ def _possible() -> None:
 
 def _read(program: str) -> dict[str, Any]:
     argv = [sys.executable, "-c", f"{COMMON}\n{program}\n{PRINT}"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -1,0 +1,93 @@
+"""`pumice contexts` lists where runs can be; `pumice nodes` what is free there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pumice.cli.runs.arguments import (
+    RunCommand,
+    add_context,
+    add_output,
+    finish,
+    guarded,
+    print_data,
+    print_lines,
+)
+from pumice.client import backends
+from pumice.client.backend import Backend, Node
+from pumice.client.run_options.default_context import default_context
+from pumice.client.view.output import columns, table
+from pumice.model.text import escaped
+from pumice.model.units import amount_text
+
+_FIRST: Final = ("cpu", "memory")
+
+
+class _Contexts:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default $KUBECONFIG, as for kubectl")
+        add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        return guarded(lambda: _contexts(args))
+
+
+contexts = _Contexts()
+
+
+def _contexts(args: argparse.Namespace) -> int:
+    found = finish(backends.contexts(args.kubeconfig, default_context(os.environ)), waits=True)
+    if args.output:
+        print_data({"items": found}, args.output)
+        return 0
+    rows: list[tuple[str, ...]] = [("", "CONTEXT", "CONTROLLER", "NAMESPACE", "SERVER")]
+    for each in found:
+        said = f"not reachable: {each.problem}" if each.problem else each.controller or "this machine"
+        cells = (each.name, said, each.namespace or "-", each.server or "-")
+        rows.append(("*" if each.is_default else "", *(escaped(cell) for cell in cells)))
+    print("\n".join(_fitting(rows)))
+    return 0
+
+
+def _node_arguments(parser: argparse.ArgumentParser) -> None:
+    add_context(parser)
+    add_output(parser)
+    # Nodes have no namespace.
+    parser.set_defaults(namespace="", all_namespaces=False)
+
+
+async def _nodes(backend: Backend, args: argparse.Namespace) -> int:
+    found = await backend.nodes()
+    if args.output:
+        print_data({"items": found.nodes}, args.output)
+    else:
+        names = dict.fromkeys((*_FIRST, *(name for node in found.nodes for name in node.total)))
+        rows = [("NODE", "STATUS", *(f"{name.upper()} FREE/TOTAL" for name in names))]
+        rows += [(escaped(node.name), _word(node), *(_amount(node, name) for name in names)) for node in found.nodes]
+        print("\n".join(_fitting(rows)))
+    print_lines(found.warnings)
+    return 0
+
+
+nodes = RunCommand(_node_arguments, _nodes)
+
+
+def _word(node: Node) -> str:
+    return ("Ready" if node.ready else "NotReady") + ("" if node.schedulable else ",SchedulingDisabled")
+
+
+def _amount(node: Node, name: str) -> str:
+    return f"{_text(node.free, name)}/{_text(node.total, name)}"
+
+
+def _text(amounts: Mapping[str, str] | None, name: str) -> str:
+    return "?" if amounts is None else amount_text(name, amounts[name]) if name in amounts else "-"
+
+
+def _fitting(rows: list[tuple[str, ...]]) -> list[str]:
+    width = columns(sys.stdout)
+    return [line if width is None else line[:width] for line in table(rows)]

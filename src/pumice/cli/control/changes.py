@@ -1,0 +1,254 @@
+"""The commands that change runs: stop, suspend, resume, restart, scale, detach and rm."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pumice.cli.control.selecting import add_consent, add_selection, chosen_runs, confirm, said, tell
+from pumice.cli.findings import print_error
+from pumice.cli.runs.arguments import FAILED, RUN_HELP, RunCommand, add_namespace, one_or_more
+from pumice.client.backend import (
+    Backend,
+    Change,
+    DetachRun,
+    RemoveRun,
+    RestartRun,
+    ResumeRun,
+    RunRef,
+    ScaleRun,
+    StopRun,
+    SuspendRun,
+)
+from pumice.client.run_options.kinds import read_time
+from pumice.client.values import Status
+from pumice.client.waiting import wait
+from pumice.diagnosis.outcome import Outcome
+from pumice.model.job import Manifest
+from pumice.model.problem import Position
+from pumice.model.text import escaped
+from pumice.model.vocabulary import Phase
+from pumice.store.run_errors import InvalidOption, RunError, WaitTimeout
+
+_PROGRESS: Final = 10.0  # seconds between two lines about pods that end
+_MOST_WAITED: Final = 600.0  # seconds, on a cluster: the pods of a lost node never end
+_ENDED: Final[Mapping[str, str]] = {Phase.TERMINATED: "stopped", Phase.ABORTED: "suspended"}
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selection(parser, "have not finished")
+    parser.add_argument("--grace", metavar="30s", help="how long pods have to end, instead of their grace periods")
+    parser.add_argument("--force", action="store_true", help="end the pods at once, and a process that hangs")
+
+
+async def _stop(backend: Backend, args: argparse.Namespace) -> int:
+    grace = None if args.grace is None else read_time("grace", args.grace)
+    runs = await chosen_runs(backend, args, "stop", lambda status: not status.is_finished)
+    await confirm(backend, runs, args)
+    changed = await _change_each(backend, runs, StopRun(args.force, grace))
+    await _print_outcomes(backend, changed, args)
+    await backend.wake()
+    return 0 if len(changed) == len(runs) else FAILED
+
+
+stop = RunCommand(_stop_arguments, _stop)
+
+
+async def _change_each(backend: Backend, runs: Sequence[RunRef], change: Change) -> list[RunRef]:
+    """Continue after a failure, which is printed; return the runs that were changed."""
+    changed = []
+    for run in runs:
+        try:
+            await backend.change(run, change, tell)
+        except RunError as error:
+            if len(runs) == 1:
+                raise
+            print_error(error)
+        else:
+            changed.append(run)
+    return changed
+
+
+async def _print_outcomes(backend: Backend, runs: list[RunRef], args: argparse.Namespace) -> None:
+    if not runs:
+        return
+    found = await _ended(backend, runs) if backend.waits else await wait(backend, runs)
+    for run, each in zip(runs, found, strict=True):
+        if backend.location(run):
+            print(said(backend, run, _ENDED.get(each.phase, each.outcome.lower()), args))
+        else:
+            print(f"{each.run} {each.outcome}")
+
+
+async def _ended(backend: Backend, runs: list[RunRef]) -> Sequence[Status]:
+    """Wait for the pods, and say now and then for what. Raises WaitTimeout."""
+    waited = 0.0
+    while True:
+        try:
+            return await wait(backend, runs, timeout=_PROGRESS)
+        except WaitTimeout:
+            waited += _PROGRESS
+            if waited >= _MOST_WAITED:
+                raise
+        for status in [await backend.status(run) for run in runs]:
+            if not status.is_over:
+                pods = status.pods
+                tell(f"{status.run}: {status.phase}, {pods.running + pods.pending or 'its'} pods have not ended")
+
+
+def _suspend_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selection(parser, "run or wait")
+
+
+async def _suspend(backend: Backend, args: argparse.Namespace) -> int:
+    runs = await chosen_runs(backend, args, "suspend", lambda status: not status.is_over)
+    await confirm(backend, runs, args)
+    changed = await _change_each(backend, runs, SuspendRun())
+    await _print_outcomes(backend, changed, args)
+    return 0 if len(changed) == len(runs) else FAILED
+
+
+suspend = RunCommand(_suspend_arguments, _suspend)
+
+
+def _resume_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="pass on your variable again, which is not stored; NAME=VALUE sets it",
+    )
+    parser.add_argument(
+        "--with", dest="documents", action="append", default=[], metavar="FILE", help="read Secrets again from a file"
+    )
+    add_consent(parser)
+
+
+async def _resume(backend: Backend, args: argparse.Namespace) -> int:
+    from pumice.client.run_options.table import read_values
+
+    given = read_values({"env": args.env}, Path(), os.environ)["env"]
+    env = {name: os.environ[name] if value is None else value for name, value in given.items()}
+    documents = [document for file in args.documents for document in _secrets(file)]
+    runs = await one_or_more(backend, args.runs)
+    await confirm(backend, runs, args)
+    for run in runs:
+        await backend.change(run, ResumeRun(env, documents), tell)
+        print(said(backend, run, "resumed", args) if backend.location(run) else run)
+    return 0
+
+
+resume = RunCommand(_resume_arguments, _resume)
+
+
+def _secrets(file: str) -> list[Manifest]:
+    """Return the Secrets of a file. Raises InvalidOption."""
+    from pumice.cli.jobfile import load_reported
+
+    found = load_reported(file)
+    values = [each.value for each in found.extra_objects if isinstance(each.value, dict)]
+    secrets = [value for value in values if value.get("kind") == "Secret"]
+    if not found.is_good or not secrets:
+        raise InvalidOption(f"{file}: contains no Secret that can be used", where=Position(option="with"))
+    return secrets
+
+
+_RESTARTED: Final = frozenset((Outcome.STARTING, Outcome.RUNNING, Outcome.RESTARTING))
+
+
+def _restart_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selection(parser, "run")
+
+
+async def _restart(backend: Backend, args: argparse.Namespace) -> int:
+    runs = await chosen_runs(backend, args, "restart", lambda status: status.outcome in _RESTARTED)
+    await confirm(backend, runs, args)
+    for run in runs:
+        costs = await backend.change(run, RestartRun(), tell)
+        what = f"all pods restart; {', '.join(costs) or 'it costs no retry'}"
+        print(said(backend, run, what, args) if backend.location(run) else f"{run}: {what}")
+    return 0
+
+
+restart = RunCommand(_restart_arguments, _restart)
+
+
+def _scale_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("replicas", nargs="+", metavar="TASK=N", help="the number of pods of a task")
+    add_consent(parser)
+
+
+async def _scale(backend: Backend, args: argparse.Namespace) -> int:
+    from pumice.cli.control.scaling import changed_variables
+    from pumice.client.run_options.kinds import REPLICAS, Source
+
+    replicas = REPLICAS.read(args.replicas, Source(Position(option="scale")))
+    run = await backend.find(args.run)
+    await confirm(backend, [run], args)
+    history = await backend.history(run)
+    await backend.change(run, ScaleRun(replicas), tell)
+    for task in history.job.spec.tasks:
+        wanted = replicas.get(task.name)
+        if wanted is not None:
+            same = wanted == task.replicas
+            what = f"{task.name} {f'has {wanted} already' if same else f'{task.replicas} -> {wanted}'}"
+            print(said(backend, run, what, args) if backend.location(run) else f"{run}: {what}")
+    if history.status.started is not None and (names := changed_variables(history.job, replicas)):
+        hint = f"`pumice restart {run}` starts all pods with the new values"
+        print(f"warning: pods that run keep their {', '.join(names)}\n  hint: {hint}", file=sys.stderr)
+    return 0
+
+
+scale = RunCommand(_scale_arguments, _scale)
+
+
+def _detach_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    add_namespace(parser)
+
+
+async def _detach(backend: Backend, args: argparse.Namespace) -> int:
+    for run in await one_or_more(backend, args.runs):
+        detached = await backend.change(run, DetachRun(), tell)
+        if backend.location(run):
+            print(said(backend, run, "needs no client: it runs on without one", args))
+        else:
+            print(*detached)
+    return 0
+
+
+detach = RunCommand(_detach_arguments, _detach)
+
+
+def _remove_arguments(parser: argparse.ArgumentParser) -> None:
+    add_selection(parser, "have finished")
+    parser.add_argument("--force", action="store_true", help="stop runs that have not finished")
+    parser.add_argument(
+        "--claims",
+        "--delete-claims",
+        action="store_true",
+        help="also the data of their claims; prints what is removed. On a cluster, claims that a Job owns need it",
+    )
+
+
+async def _remove(backend: Backend, args: argparse.Namespace) -> int:
+    runs = await chosen_runs(backend, args, "rm", lambda status: args.force or status.is_finished)
+    change = RemoveRun(args.force, args.claims)
+    await confirm(backend, runs, args)
+    for run in runs:
+        await backend.check_change(run, change)  # all of them, before any is removed
+    for run in runs:
+        others = await backend.change(run, change, tell)
+        print(said(backend, run, "removed", args) if backend.location(run) else run, *map(escaped, others), sep="\n")
+    await backend.wake()
+    return 0
+
+
+remove = RunCommand(_remove_arguments, _remove)

@@ -1,0 +1,133 @@
+"""`pumice get RUN` prints the Job of a run with its status; `pumice wait RUN...` waits until runs have ended.
+
+Both report by their exit codes how runs ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.cli.findings import print_error
+from pumice.cli.runs.arguments import (
+    NO_SUCH_RUN,
+    NOT_FINISHED,
+    NOT_SUCCESSFUL,
+    RUN_HELP,
+    STOPPED,
+    TIMED_OUT,
+    RunCommand,
+    add_namespace,
+    add_output,
+    chosen_run,
+    one_or_more,
+    print_data,
+    print_lines,
+)
+from pumice.client.backend import Backend
+from pumice.client.run_options.kinds import read_time
+from pumice.client.values import FINISHED, RUNNING, Status, check_goal
+from pumice.diagnosis.outcome import Outcome
+from pumice.model.job import Job
+from pumice.model.text import escaped
+from pumice.store.history.run_history import RunHistory
+from pumice.store.run_errors import NoSuchRun, WaitTimeout
+
+_EXIT_CODES: Final = {
+    Outcome.SUCCEEDED: 0,
+    Outcome.FAILED: NOT_SUCCESSFUL,
+    Outcome.STOPPED: STOPPED,
+    Outcome.SUSPENDED: STOPPED,
+}
+
+
+def _get_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    parser.add_argument("--exit-code", action="store_true", help="report by the exit code how the run ended")
+    parser.add_argument("--code", metavar="DIR", help="write the code of the run, as submitted, into a new directory")
+    add_namespace(parser)
+    add_output(parser)
+
+
+async def _get(backend: Backend, args: argparse.Namespace) -> int:
+    try:
+        run = await chosen_run(backend, args.run)
+    except NoSuchRun as error:
+        if not args.exit_code:
+            raise
+        print_error(error)
+        return NO_SUCH_RUN
+    status = await backend.status(run)
+    if args.code is not None:
+        from pumice.store.code.bundles import write_code
+
+        left_out = write_code(str(run), await backend.code(run), Path(args.code))
+        print_lines([f"left out, because they look like credentials: {', '.join(left_out)}"] if left_out else [])
+        print(args.code)
+        return exit_code(status) if args.exit_code else 0
+    if args.output == "yaml":
+        print(submitted(await backend.history(run)), end="")
+        return exit_code(status) if args.exit_code else 0
+    print_data({**await backend.job(run), "run": msgspec.to_builtins(status)}, args.output or "yaml")
+    return exit_code(status) if args.exit_code else 0
+
+
+get = RunCommand(_get_arguments, _get, waits=lambda _args: False)
+
+
+def submitted(history: RunHistory) -> str:
+    """Return the Job as it was submitted, with its arguments, as a file; without what a server or a run adds."""
+    job = msgspec.convert({name: value for name, value in history.record.job.items() if name != "status"}, Job)
+    added: dict[str, Any] = {"uid": "", "resource_version": "", "generation": 0}
+    added |= {"creation_timestamp": None, "deletion_timestamp": None}
+    return job.replace(metadata=msgspec.structs.replace(job.metadata, **added)).to_yaml()
+
+
+def exit_code(found: Status) -> int:
+    return _EXIT_CODES.get(found.outcome, NOT_FINISHED)
+
+
+def _wait_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--for", dest="goal", default=FINISHED, metavar="GOAL", help="finished (default), an outcome or a phase"
+    )
+    parser.add_argument("--any", action="store_true", help="until one of the runs has reached it")
+    parser.add_argument("--timeout", metavar="10m", help="give up after this time (exit code 124)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
+    add_namespace(parser)
+
+
+async def _wait(backend: Backend, args: argparse.Namespace) -> int:
+    from pumice.client.waiting import wait as wait_for
+
+    check_goal(args.goal, "--for")
+    timeout = None if args.timeout is None else read_time("timeout", args.timeout)
+    runs = await one_or_more(backend, args.runs)
+    try:
+        found = await wait_for(backend, runs, args.goal, some=args.any, timeout=timeout)
+    except WaitTimeout as error:
+        print_error(error)
+        return TIMED_OUT
+    for each in found:
+        if args.json:
+            print(msgspec.json.encode(each).decode())
+        else:
+            said = each.message if each.is_finished else ""
+            print(escaped(f"{each.run} {each.outcome}: {said}".removesuffix(": ")))
+    codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or each.reached(args.goal)]
+    return (min if args.any else max)(codes, default=0)
+
+
+wait = RunCommand(_wait_arguments, _wait, no_such_run=NO_SUCH_RUN)
+
+
+def _code(found: Status, goal: str) -> int:
+    """A run that has reached the goal is good, however it ended; one that completed was running before."""
+    if found.reached(goal):
+        return 0
+    code = exit_code(found)
+    return code if goal.lower() in (FINISHED, RUNNING) else code or NOT_SUCCESSFUL

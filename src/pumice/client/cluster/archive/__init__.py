@@ -1,0 +1,1 @@
+"""What outlives the pods of a Job: archives, and the ends of logs that its controller keeps."""

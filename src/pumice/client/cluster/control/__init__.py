@@ -1,0 +1,1 @@
+"""Changes of Jobs on a cluster, and who may make them."""

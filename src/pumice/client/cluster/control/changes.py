@@ -1,0 +1,199 @@
+"""Makes changes to Jobs on a cluster, with the rights of the user, under Pumice's controller and under Volcano's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from pumice.client.backend import (
+    Change,
+    DetachRun,
+    KillPod,
+    RemoveRun,
+    RestartRun,
+    ResumeRun,
+    RunRef,
+    ScaleRun,
+    StopRun,
+    SuspendRun,
+)
+from pumice.client.cluster.control.current_job import read_current, read_current_manifest
+from pumice.client.cluster.control.job_commands import Commander, Order
+from pumice.client.cluster.control.json_patch import JSON_PATCH, replace_where
+from pumice.client.cluster.control.removal import check_removal, end_pods, remove
+from pumice.client.cluster.control.resizing import resize_patch
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import JOBS
+from pumice.model.job import Job
+from pumice.model.problem import Command, Option
+from pumice.model.vocabulary import Action, Phase
+from pumice.reconcile.phases import FINAL
+from pumice.store.run_errors import ConnectionFailed, InvalidOption, WrongState
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.cluster_backend import ClusterBackend
+
+_OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
+_STOPPED: Final = frozenset((*FINAL, Phase.TERMINATING))
+_SUSPENDED: Final = frozenset((Phase.ABORTING, Phase.ABORTED))
+_RUNNING: Final = frozenset(("", Phase.PENDING, Phase.RUNNING, Phase.RESTARTING))
+_CONFLICTS: Final = 8  # how often another client may be faster
+
+Tell = Callable[[str], None]
+
+
+async def make_change(backend: ClusterBackend, run: RunRef, change: Change, tell: Tell) -> Sequence[str]:
+    """Return the names of what else it affected. Raises RunError."""
+    connection = backend.connection
+    try:
+        match change:
+            case StopRun():
+                await _stop(backend, run, change, tell)
+            case SuspendRun():
+                await _suspend(backend, run, tell)
+            case ResumeRun():
+                await _resume(backend, run, change, tell)
+            case RestartRun():
+                await _restart(backend, run, tell)
+            case ScaleRun():
+                await _scale(backend, run, change)
+            case KillPod():
+                from pumice.client.cluster.pods.pod_commands import kill  # noqa: PLC0415 - loads aiohttp
+
+                return await kill(backend, run, change)
+            case DetachRun():
+                await read_current(connection, run)
+                return (str(run),)
+            case RemoveRun():
+                return await remove(connection, run, change, tell)
+    except ApiError as error:
+        raise connection.explained(error) from error
+    return ()
+
+
+async def check_change(backend: ClusterBackend, run: RunRef, change: Change) -> None:
+    """Raises RunError if the change cannot be made."""
+    with backend.connection.explaining():
+        if isinstance(change, RemoveRun):
+            await check_removal(backend.connection, run, change)
+        else:
+            await read_current(backend.connection, run)
+
+
+def is_volcanos(job: Job) -> bool:
+    """Whether Volcano's controller has written the status, as far as that can be seen."""
+    status = job.status
+    return bool(status.state.phase) and not any(key.startswith(_OWN) for key in status.controlled_resources)
+
+
+async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tell) -> None:
+    job = await read_current(backend.connection, run)
+    phase = job.status.state.phase
+    if phase in FINAL:
+        return
+    if phase not in _STOPPED:
+        # No controller terminates a Job that is suspended: it is resumed, and terminated before its pods are created.
+        first = Action.RESUME_JOB if phase in _SUSPENDED else None
+        if first is not None and job.spec.suspend:
+            await _unsuspend(backend, run)
+            first = None
+        order = Order(Action.TERMINATE_JOB, lambda found: found.status.state.phase in _STOPPED, first)
+        job = await Commander(backend.connection, run, tell).obeyed(order, job)
+    if change.force or change.grace is not None:
+        await end_pods(backend.connection, run, 0 if change.force else int(change.grace or 0))
+
+
+async def _suspend(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
+    job = await read_current(backend.connection, run)
+    phase = job.status.state.phase
+    if phase in _SUSPENDED:
+        return
+    _check_runs(run, job)
+    order = Order(Action.ABORT_JOB, lambda found: found.status.state.phase in _SUSPENDED)
+    await Commander(backend.connection, run, tell).obeyed(order, job)
+
+
+async def _resume(backend: ClusterBackend, run: RunRef, change: ResumeRun, tell: Tell) -> None:
+    if change.env or change.documents:
+        hint = ("leave out ", Option("env"), " and ", Option("with"))
+        raise InvalidOption(f"{run}: values of Jobs on a cluster are in Secrets there", hint)
+    job = await read_current(backend.connection, run)
+    if job.status.state.phase not in _SUSPENDED:
+        raise WrongState(f"{run} is not suspended: {job.status.state.phase or Phase.PENDING}")
+    if job.spec.suspend:
+        await _unsuspend(backend, run)
+        return
+    _check_retries(run, job, "resuming")
+    order = Order(Action.RESUME_JOB, lambda found: found.status.state.phase not in _SUSPENDED)
+    await Commander(backend.connection, run, tell).obeyed(order, job)
+
+
+async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
+    job = await read_current(backend.connection, run)
+    _check_runs(run, job)
+    _check_retries(run, job, "a restart")
+    version, retries = job.status.version, job.status.retry_count
+
+    def is_done(found: Job) -> bool:
+        return found.status.version > version or found.status.retry_count > retries
+
+    await Commander(backend.connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
+
+
+def _check_runs(run: RunRef, job: Job) -> None:
+    phase = job.status.state.phase
+    if phase not in _RUNNING:
+        hint = Command("resume", str(run)) if phase in _SUSPENDED else ""
+        raise WrongState(f"{run} is not running: {phase}", (hint,) if hint else "")
+
+
+def _check_retries(run: RunRef, job: Job, what: str) -> None:
+    """Raises WrongState if Volcano's controller would end the Job instead: it counts what a person asks for, too."""
+    used, most = job.status.retry_count + 1, job.spec.max_retry
+    if is_volcanos(job) and most and used >= most:
+        message = f"{run}: Volcano's controller counts {what} as a retry, number {used} of maxRetry {most}"
+        raise WrongState(f"{message}: it would end the Job as Failed", "create it again, with a larger maxRetry")
+
+
+async def _unsuspend(backend: ClusterBackend, run: RunRef) -> None:
+    """Set `spec.suspend` to false."""
+    await _patch(backend, run, lambda _manifest, _job: replace_where({"/spec/suspend": True}, {"/spec/suspend": False}))
+
+
+async def _scale(backend: ClusterBackend, run: RunRef, change: ScaleRun) -> None:
+    await _patch(backend, run, lambda manifest, job: resize_patch(run, manifest, job, change.replicas))
+
+
+async def _patch(
+    backend: ClusterBackend, run: RunRef, make: Callable[[dict[str, object], Job], list[dict[str, object]]]
+) -> None:
+    """Test and set: what was read is in the patch, so that of two clients neither loses its change."""
+    client = backend.connection.client
+    for attempt in range(_CONFLICTS):
+        manifest, job = await read_current_manifest(backend.connection, run)
+        if job.status.state.phase in FINAL:
+            raise WrongState(f"{run} is not running: {job.status.state.phase}")
+        operations = make(manifest, job)
+        if not operations:
+            return
+        operations.insert(0, {"op": "test", "path": "/metadata/uid", "value": run.uid})
+        try:
+            await client.request(
+                "PATCH",
+                JOBS.path(run.namespace, run.name),
+                params={"fieldManager": "pumice"},
+                body=msgspec.json.encode(operations),
+                content_type=JSON_PATCH,
+            )
+        except ApiError as error:
+            is_race = error.is_conflict or (error.is_invalid and "test" in str(error))
+            if is_race and attempt < _CONFLICTS - 1:
+                continue
+            if error.is_invalid or error.status == HTTPStatus.BAD_REQUEST:
+                raise InvalidOption(f"{run}: {error}") from error
+            raise
+        return
+    raise ConnectionFailed(f"{run}: other clients changed it {_CONFLICTS} times meanwhile")

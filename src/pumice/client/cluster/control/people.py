@@ -1,0 +1,76 @@
+"""Who submitted Jobs, and who the user is. A cluster is shared: a Job of another person is not changed by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from pumice.client.backend import RunRef
+from pumice.client.cluster.connection import Connection
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import JOBS, SELF_REVIEWS
+from pumice.model import keys
+from pumice.store.run_errors import InvalidOption
+
+_REVIEW: Final = msgspec.json.encode({"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
+_NO_NAME: Final = "the API server does not say who you are, so that yours cannot be told from others"
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
+    user_info: _User = _User()
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+    annotations: dict[str, str] = {}
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+    @property
+    def submitter(self) -> str:
+        return self.metadata.annotations.get(keys.SUBMITTED_BY, "")
+
+
+async def find_user_name(connection: Connection) -> str:
+    """Return what the API server calls this user; empty if it does not say. Raises RunError."""
+    try:
+        body = await connection.client.create(SELF_REVIEWS, None, _REVIEW, attempts=3)
+    except ApiError as error:
+        # Before Kubernetes 1.28 there is no such review, and an administrator may forbid it.
+        if error.not_found or error.is_forbidden:
+            return ""
+        raise connection.explained(error) from error
+    return msgspec.json.decode(body, type=_Review).status.user_info.username
+
+
+async def user_name(connection: Connection) -> str:
+    """Raises InvalidOption if it is not known."""
+    if name := await find_user_name(connection):
+        return name
+    raise InvalidOption(f"{connection.name}: {_NO_NAME}", "name the Jobs, or select them with -l")
+
+
+async def strangers(connection: Connection, runs: Sequence[RunRef]) -> Mapping[str, str]:
+    """Return the people who submitted Jobs, by uid, other than this user; without those that nobody is named for."""
+    submitters: dict[str, str] = {}
+    for run in runs:
+        raw = await connection.get(JOBS, run.namespace, run.name)
+        found = _Object() if raw is None else msgspec.json.decode(raw, type=_Object)
+        if found.metadata.uid == run.uid and found.submitter:
+            submitters[run.uid] = found.submitter
+    if not submitters:
+        return {}
+    name = await find_user_name(connection)
+    return {uid: submitter for uid, submitter in submitters.items() if submitter != name}

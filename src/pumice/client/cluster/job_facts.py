@@ -1,0 +1,263 @@
+"""What a cluster says about one Job: the object, its pods and its events, each as far as this user may read it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pumice.client.cluster.archive.kept_logs import KeptLogs, read_kept_logs
+from pumice.client.cluster.connection import Connection
+from pumice.diagnosis.cluster.objects import PodDetails
+from pumice.engines.kubernetes.api.resources import CORE_EVENTS, PODS
+from pumice.engines.kubernetes.cache.decode_jobs import decode_job
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod
+from pumice.model import keys
+from pumice.model.job import Job, Manifest, Metadata
+from pumice.model.snapshot import ObservedPod
+from pumice.model.units import EPOCH, read_time
+from pumice.runtime.kubernetes_types import kubernetes_types
+from pumice.store.run_errors import Denied
+
+_NOT_STARTED: Final = ""
+# What a diagnosis reads of a pod's spec, besides its claims.
+_SPEC: Final = (
+    "nodeName",
+    "overhead",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "schedulingGates",
+    "schedulingGroup",
+)
+_CONTAINER: Final = ("name", "resources", "restartPolicy")
+
+
+class ContainerState(Struct, frozen=True):
+    """The newest execution of a container; `started` is empty before its first one."""
+
+    name: str
+    restarts: int
+    started: str
+    is_running: bool
+
+
+class ClusterPod(Struct, frozen=True):
+    name: str
+    namespace: str
+    observed: ObservedPod
+    containers: tuple[ContainerState, ...] = ()
+    scheduled: dt.datetime | None = None
+    started: dt.datetime | None = None  # the first of its containers
+    finished: dt.datetime | None = None  # the last of its containers
+    node: str = ""
+    address: str = ""
+    details: PodDetails = PodDetails()  # what only a diagnosis reads
+
+
+class JobEventFact(Struct, frozen=True):
+    time: dt.datetime
+    kind: str  # of the object that it is about
+    name: str
+    reason: str
+    message: str
+    is_warning: bool
+
+
+class JobFacts(Struct, frozen=True):
+    manifest: Manifest
+    job: Job
+    pods: Sequence[ClusterPod] = ()
+    events: Sequence[JobEventFact] = ()
+    unreadable: Sequence[str] = ()  # what this user may not read, in words
+    where: str = ""  # the flags by which a command finds the Job
+    on: str = ""  # the context
+    kubeconfig: str = ""  # that the user named
+    kept: KeptLogs = KeptLogs()  # of earlier attempts
+    # Versions that a watch has seen since the facts before: a state may last for less than it takes to read it.
+    earlier_jobs: Sequence[Job] = ()
+    earlier_pods: Sequence[ClusterPod] = ()
+    opened: str = ""  # the run as which it is read, once it is packed and opened
+
+
+class _Times(Struct, rename="camel", frozen=True):
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class _State(Struct, frozen=True):
+    running: _Times | None = None
+    terminated: _Times | None = None
+
+
+class _Container(Struct, rename="camel", frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _Condition(Struct, rename="camel", frozen=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _Status(Struct, rename="camel", frozen=True):
+    conditions: list[_Condition] = []
+    container_statuses: list[_Container] = []
+    init_container_statuses: list[_Container] = []
+    pod_ip: str = field(name="podIP", default="")
+
+
+class _Spec(Struct, rename="camel", frozen=True):
+    node_name: str = ""
+
+
+class _Pod(Struct, frozen=True):
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class _Subject(Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Event(Struct, rename="camel", frozen=True):
+    involved_object: _Subject = _Subject()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+_POD: Final = msgspec.json.Decoder(_Pod)
+_DETAILS: Final = msgspec.json.Decoder(PodDetails)
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_JOB: Final = msgspec.json.Decoder(Job)
+
+
+def read_job(raw: bytes | msgspec.Raw) -> tuple[Manifest, Job]:
+    """Return a Job as it is stored, and as Pumice reads it: whatever an API server accepts."""
+    manifest: dict[str, Any] = msgspec.json.decode(raw)
+    manifest["metadata"].pop("managedFields", None)
+    try:
+        return manifest, _JOB.decode(raw)
+    except msgspec.ValidationError:
+        return manifest, decode_job(raw, kubernetes_types().types).job
+
+
+def read_pod(raw: bytes | msgspec.Raw, uid: str, *, details: bool = False) -> ClusterPod | None:
+    """Return a pod of the Job with this uid; None for another pod."""
+    found = decode_pod(raw)
+    return None if found is None or found.job_uid != uid else _pod(found, raw, details=details)
+
+
+def read_any_pod(raw: bytes | msgspec.Raw) -> tuple[str, ClusterPod] | None:
+    """Return a pod, and the uid of its Job; None for a pod of no Job."""
+    found = decode_pod(raw)
+    return None if found is None else (found.job_uid, _pod(found, raw))
+
+
+def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -> ClusterPod:
+    """Return what is read of a pod beyond what the controller reads."""
+    pod = _POD.decode(raw)
+    status = pod.status
+    all_statuses = [*status.init_container_statuses, *status.container_statuses]
+    times = [each for one in all_statuses for each in (one.state.running, one.state.terminated) if each is not None]
+    scheduled = (one for one in status.conditions if one.type == "PodScheduled" and one.status == "True")
+    main = [each for one in status.container_statuses for each in (one.state.running, one.state.terminated) if each]
+    return ClusterPod(
+        found.name,
+        found.namespace,
+        found.observed,
+        tuple(map(_container, all_statuses)),
+        next((read_time(one.last_transition_time) for one in scheduled), None),
+        min(filter(None, (read_time(each.started_at) for each in main)), default=None),
+        max(filter(None, (read_time(each.finished_at) for each in times)), default=None),
+        pod.spec.node_name,
+        status.pod_ip,
+        read_details(raw) if details else PodDetails(),
+    )
+
+
+def _container(found: _Container) -> ContainerState:
+    state = found.state.running or found.state.terminated or found.last_state.terminated
+    started = _NOT_STARTED if state is None else state.started_at or str(EPOCH)
+    return ContainerState(found.name, found.restart_count, started, found.state.running is not None)
+
+
+def needed_spec(spec: Manifest) -> Manifest:
+    """Return the part of a pod's spec that a diagnosis reads: thousands of pods have long commands and variables."""
+    found: Manifest = {name: spec[name] for name in _SPEC if name in spec}
+    for name in ("containers", "initContainers"):
+        found[name] = [{field: one[field] for field in _CONTAINER if field in one} for one in spec.get(name) or ()]
+    found["volumes"] = [each for each in spec.get("volumes") or () if "persistentVolumeClaim" in each]
+    return found
+
+
+def read_details(raw: bytes | msgspec.Raw) -> PodDetails:
+    details = _DETAILS.decode(raw)
+    return replace(details, metadata=Metadata(name=details.metadata.name), spec=needed_spec(details.spec))
+
+
+async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, details: bool = False) -> JobFacts:
+    """Read the pods and the events of a Job. Raises RunError; what is forbidden is `unreadable`."""
+    manifest, job = read_job(raw)
+    unreadable: list[str] = []
+
+    async def readable(what: str, **selection: str) -> list[msgspec.Raw]:
+        try:
+            resource = PODS if what == "pods" else CORE_EVENTS
+            return await connection.all(resource, job.namespace, **selection)
+        except Denied:
+            unreadable.append(what)
+            return []
+
+    raw_pods, raw_events, kept = await asyncio.gather(
+        readable("pods", labels=f"{keys.JOB_NAME}={job.name}"),
+        readable("events", fields=f"involvedObject.name={job.name}"),
+        read_kept_logs(connection, job),
+    )
+    pods = [pod for each in raw_pods if (pod := read_pod(each, job.uid, details=details)) is not None]
+    found = filter(None, map(read_event, raw_events))
+    events = [event for uid, event in found if uid == job.uid]
+    events.sort(key=lambda each: each.time)
+    return JobFacts(
+        manifest,
+        job,
+        in_order(job, pods),
+        events,
+        unreadable,
+        where=connection.flags(job.namespace),
+        on=connection.name,
+        kubeconfig=connection.kubeconfig,
+        kept=kept,
+    )
+
+
+def in_order(job: Job, pods: Sequence[ClusterPod]) -> list[ClusterPod]:
+    """Sort pods as the tasks of the Job are."""
+    order = {task.name: number for number, task in enumerate(job.spec.tasks)}
+    return sorted(pods, key=lambda each: (order.get(each.observed.task, len(order)), each.observed.index))
+
+
+def read_event(raw: msgspec.Raw) -> tuple[str, JobEventFact] | None:
+    """Return the uid of what an event is about, and the event; None for one without a time."""
+    found = _EVENT.decode(raw)
+    time = read_time(found.last_timestamp or found.event_time or found.first_timestamp)
+    if time is None:
+        return None
+    subject = found.involved_object
+    is_warning = found.type == "Warning"
+    return subject.uid, JobEventFact(time, subject.kind, subject.name, found.reason, found.message, is_warning)

@@ -1,0 +1,327 @@
+"""Reads the Jobs of a cluster for the page: watches keep them current, so that each call reads memory."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from pumice.client.backend import RunRef
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order
+from pumice.client.cluster.journal_entries import JobJournal, record_of
+from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
+from pumice.client.cluster.live.job_table import JobTable, SeenJob
+from pumice.client.cluster.live.live_table import LiveTable, within
+from pumice.client.cluster.live.open_job import OpenJob
+from pumice.client.cluster.live.rights import Rights
+from pumice.client.observer import Capacity, ListedRun, Observed, PodAddress, Refusals, Scope, WaitingRun
+from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.why import Why, WhyCode
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.model.job import Manifest
+from pumice.model.slot import slots
+from pumice.model.snapshot import PodPhase
+from pumice.model.text import escaped
+from pumice.store.history.run_history import RunHistory
+from pumice.store.run_errors import ConnectionFailed, Denied, NoSuchRun, StoreError
+from pumice.store.sample_file import Sample
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.cluster_backend import ClusterBackend
+    from pumice.store.logs.log_source import LogBatch
+    from pumice.store.logs.numbered_log import NumberedLog
+
+_MOST_HISTORIES: Final = 256
+_MOST_OPEN: Final = 4
+_TIDY: Final = 15.0  # seconds
+_PATIENCE: Final = 2.0  # seconds that a page waits for what it can be drawn without
+_WHY_PATIENCE: Final = 8.0
+_OVER: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.STOPPED, Outcome.SUSPENDED})
+
+
+class NoSamples(Struct, frozen=True):
+    """Nothing records what pods of a cluster use."""
+
+    async def size(self) -> int:
+        return 0
+
+    async def new(self) -> AsyncGenerator[Sequence[Sample], None]:
+        return
+        yield
+
+
+@dataclass(slots=True)
+class KeptHistory:
+    """The history of one Job, with what was seen before it was deleted, such as the pods of earlier attempts."""
+
+    facts: JobFacts
+    journal: JobJournal = field(init=False)
+    history: RunHistory = field(init=False)
+    seen: tuple[int, int] = (-1, -1)  # versions of the Job and of its events
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        record = record_of(self.facts)
+        self.journal, self.history = JobJournal(record, by_time=True), RunHistory(record)
+
+    def add(self, facts: JobFacts, now: dt.datetime) -> None:
+        """Add what is new."""
+        self.facts = facts
+        if self.history.outcome is not None and facts.job.status.state.phase != self.history.job.status.state.phase:
+            # It ended, or was suspended, and goes on.
+            self._begin()
+        for entry in self.journal.add(facts):
+            self.history.add(entry)
+        self.history.renew(facts.job)
+        self._end_lives(facts, now)
+
+    def _end_lives(self, facts: JobFacts, now: dt.datetime) -> None:
+        """End the pods that were deleted; forget those that the Job no longer has, because it was scaled."""
+        lives, present = self.history.lives, {each.observed.uid for each in facts.pods}
+        if not (gone := lives.keys() - present):
+            return
+        names = {slot.short_name for slot in slots(facts.job)}
+        for uid in gone:
+            if lives[uid].name in names:
+                lives[uid].end(now)
+            else:
+                del lives[uid]
+
+
+@dataclass(slots=True)
+class ClusterObserver:
+    backend: ClusterBackend
+    table: JobTable = field(init=False)
+    rights: Rights = field(init=False)
+    _capacity: ClusterCapacity = field(init=False)
+    _reserved: str = ""
+    _histories: OrderedDict[str, KeptHistory] = field(default_factory=OrderedDict)  # by uid, the last used last
+    _open: OrderedDict[str, OpenJob] = field(default_factory=OrderedDict)  # as above
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lost: dt.datetime | None = None  # since when the cluster does not answer
+    _tidier: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        connection = self.backend.connection
+        self.table, self.rights = JobTable(connection), Rights(connection)
+        self._capacity = ClusterCapacity(connection, self.table)
+
+    @property
+    def scope(self) -> Scope:
+        name, namespace = self.backend.name, self.backend.connection.namespace
+        return Scope(
+            name=f"{name}/{namespace}" if namespace else f"{name}, all namespaces",
+            reserved=self._reserved,
+            measures=False,
+            shows_pods=self._shows_pods,
+            has_queue=False,
+            everywhere=not namespace,
+            first_command="kubectl create -f job.yaml",
+        )
+
+    async def open(self) -> None:
+        """Read all Jobs and pods. Raises RunError."""
+        if self._tidier is None:
+            self._tidier = asyncio.create_task(self._tidy())
+        tables: Sequence[LiveTable[object]] = (self.table.jobs, self.table.pods)  # type: ignore[assignment]
+        await asyncio.gather(*(each.first() for each in tables))
+        if self.table.jobs.failure is not None:
+            raise self.table.jobs.failure
+        if not self.table.jobs.items:
+            await self.backend.connection.check_namespace()
+
+    async def close(self) -> None:
+        if self._tidier is not None:
+            self._tidier.cancel()
+            await asyncio.gather(self._tidier, return_exceptions=True)
+            self._tidier = None
+        await asyncio.gather(*(each.close() for each in self._open.values()))
+        await self._capacity.close()
+        await self.table.jobs.close()
+        await self.table.pods.close()
+
+    def notices(self) -> Sequence[str]:
+        found: list[str] = []
+        jobs, pods = self.table.jobs.failure, self.table.pods.failure
+        lost = jobs or (pods if isinstance(pods, ConnectionFailed) else None)
+        if lost is not None:
+            self._lost = self._lost or self.backend.now()
+            what = f"what is shown is from {self._lost.astimezone():%H:%M:%S}"
+            found.append(f"{escaped(lost.problem.message)}; {what}, and is read again as soon as it answers")
+        else:
+            self._lost = None
+        if isinstance(pods, Denied):
+            found.append(f"pods are not readable for you, so nothing is shown of them: {pods.problem.hint}")
+        failures = [each.follower.failure for each in self._open.values() if each.follower is not None]
+        for failure in failures:
+            if isinstance(failure, Denied) and self._shows_pods:
+                found.append(f"logs are not readable for you: {failure.problem.hint}")
+            elif isinstance(failure, StoreError):
+                found.append(failure.problem.message)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def _shows_pods(self) -> bool:
+        return not isinstance(self.table.pods.failure, Denied)
+
+    @property
+    def _is_lost(self) -> bool:
+        return isinstance(self.table.jobs.failure, ConnectionFailed)
+
+    def forget(self) -> None:
+        """Watches see what was changed."""
+
+    # --- runs -----------------------------------------------------------------------------------------------------
+
+    async def runs(self) -> Sequence[ListedRun]:
+        await self.table.jobs.first()
+        await self.table.pods.first()
+        return self.table.runs
+
+    async def observe(self, run: RunRef, *, whole: bool = True) -> Observed:
+        job = await self._job(run)
+        events = (await self._opened(run)) if whole else self._open.get(run.uid)
+        seen = (self.table.version(run.uid), 0 if events is None else events.version)
+        async with self._lock:
+            kept = self._histories.pop(run.uid, None)
+            if kept is None or kept.seen != seen:
+                facts = self._facts(job, events)
+                kept = kept or KeptHistory(facts)
+                await asyncio.to_thread(kept.add, facts, self.backend.now())
+                kept.seen = seen
+            self._histories[run.uid] = kept
+            while len(self._histories) > _MOST_HISTORIES:
+                self._histories.popitem(last=False)
+        status = kept.history.status
+        over = status.outcome in _OVER
+        flags = self.backend.connection.flags(run.namespace)
+        return Observed(
+            run,
+            kept.history,
+            status,
+            status.outcome,
+            is_over=over,
+            has_process=not over,
+            pods_known=self._shows_pods,
+            flags=flags,
+        )
+
+    async def _job(self, run: RunRef) -> SeenJob:
+        await self.table.jobs.first()
+        found = self.table.jobs.items.get(run.uid)
+        if found is None:
+            raise NoSuchRun(f"{run}: was deleted", "its pods and logs are gone with it")
+        return found
+
+    def _facts(self, seen: SeenJob, events: OpenJob | None) -> JobFacts:
+        manifest, job = seen.read()
+        return JobFacts(
+            manifest,
+            job,
+            in_order(job, self.table.pods_of(job.uid)),
+            [] if events is None else events.facts(),
+            () if self._shows_pods else ("pods",),
+            self.backend.connection.flags(job.namespace),
+        )
+
+    # --- one Job --------------------------------------------------------------------------------------------------
+
+    async def _opened(self, run: RunRef) -> OpenJob:
+        """Return what is read of a Job that somebody looks at."""
+        found = self._open.pop(run.uid, None)
+        if found is None:
+            found = OpenJob(self.backend.connection, run)
+        found.use()
+        self._open[run.uid] = found
+        while len(self._open) > _MOST_OPEN:
+            await self._open.popitem(last=False)[1].close()
+        found.events.start()
+        if not found.has_events:
+            # They may come later.
+            await within(_PATIENCE, found.events.first())
+            found.has_events = True
+        return found
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(_TIDY)
+            for uid in [uid for uid, each in self._open.items() if each.is_idle]:
+                await self._open.pop(uid).close()
+
+    async def log(self, run: RunRef) -> NumberedLog:
+        seen = await self.observe(run)
+        pods = in_order(seen.history.job, self.table.pods_of(run.uid))
+        return await (await self._opened(run)).log(seen.history.job, pods, live=not seen.is_over)
+
+    async def newest_line(self, run: RunRef) -> LogBatch | None:
+        """Return that of a Job whose logs are read anyway."""
+        found = self._open.get(run.uid)
+        return None if found is None or found.follower is None else found.follower.newest
+
+    async def waiting(self, run: Observed, *, whole: bool = True) -> WaitingRun | None:
+        job, record = run.history.job, run.record
+        if whole:
+            why = await self._why(run)
+        else:
+            why = Why(run=record.ref, code=WhyCode.RESOURCES, since=record.created, message=_reason(run))
+        return WaitingRun(record.ref, record.uid, {}, job.total_replicas, why)
+
+    async def _why(self, run: Observed) -> Why:
+        opened = await self._opened(run.ref)
+        version = self.table.version(run.ref.uid) + opened.version
+        with suppress(ConnectionFailed, TimeoutError):
+            if not self._is_lost:
+                async with asyncio.timeout(_WHY_PATIENCE):
+                    return await opened.why(version, lambda: self.backend.why(run.ref))
+        return Why(run=run.record.ref, code=WhyCode.RESOURCES, since=run.record.created, message=_reason(run))
+
+    async def refusals(self, run: Observed) -> Refusals:
+        return await self.rights.refusals(run.ref, asks=not self._is_lost)
+
+    async def document(self, run: Observed) -> Manifest | None:
+        return (await self._job(run.ref)).read()[0]
+
+    async def manifest(self, run: RunRef, pod: str, attempt: int = 0) -> Manifest | None:
+        names = {each.observed.short_name: each for each in self.table.pods_of(run.uid)}
+        found: ClusterPod | None = names.get(pod)
+        if found is None or attempt not in (0, found.observed.retry + 1):
+            return None
+        raw = await self.backend.connection.get(PODS, found.namespace, found.name)
+        if raw is None:
+            return None
+        manifest: Manifest = msgspec.json.decode(raw)
+        manifest["metadata"].pop("managedFields", None)
+        return manifest
+
+    async def addresses(self, run: Observed, pods: Sequence[str]) -> Mapping[str, PodAddress]:
+        found = {each.observed.short_name: each for each in self.table.pods_of(run.ref.uid)}
+        return {name: PodAddress(found[name].node, found[name].address) for name in pods if name in found}
+
+    def samples(self, run: RunRef) -> NoSamples:
+        del run
+        return NoSamples()
+
+    async def capacity(self) -> Capacity:
+        found, self._reserved = await self._capacity.read()
+        return found
+
+
+def _reason(run: Observed) -> str:
+    """Return what the Job or one of its pods says about its wait: whatever needs no other object."""
+    state = run.history.job.status.state
+    if text := state.message or state.reason:
+        return text
+    waits = (pod for pod in run.history.pods.values() if pod.phase is PodPhase.PENDING and pod.waiting is not None)
+    for pod in waits:
+        if pod.waiting is not None and (text := pod.waiting.message or pod.waiting.reason):
+            return f"{pod.short_name}: {text}"
+    return "waits for its start" if state.phase else "no controller has looked at it yet"

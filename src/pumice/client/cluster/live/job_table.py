@@ -1,0 +1,139 @@
+"""All Jobs of a namespace, or of all, with their pods: one watch each, and as little of each as the page needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pumice.client.backend import RunRef
+from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_any_pod, read_job
+from pumice.client.cluster.journal_entries import history_of
+from pumice.client.cluster.live.live_table import LiveTable
+from pumice.client.observer import ListedRun
+from pumice.engines.kubernetes.api.resources import JOBS, PODS
+from pumice.model import keys
+from pumice.model.job import Job, Manifest
+from pumice.model.quantity import Quantity
+from pumice.model.resources import GPU, pod_usage
+from pumice.model.snapshot import FINISHED_PODS
+from pumice.model.units import EPOCH, read_time
+
+_RESERVED: Final = ("cpu", "memory", GPU)
+
+Amounts = Mapping[str, Quantity]
+
+
+class SeenJob(Struct, frozen=True):
+    """A Job; `document` is its JSON without managed fields, because a decoded Job takes ten times as much memory."""
+
+    document: bytes
+    listed: ListedRun
+
+    @property
+    def ref(self) -> RunRef:
+        return self.listed.ref
+
+    def read(self) -> tuple[Manifest, Job]:
+        return read_job(self.document)
+
+
+class SeenPod(Struct, frozen=True):
+    job: str  # its uid
+    pod: ClusterPod
+    requests: Amounts
+
+
+class _PodSpec(Struct, frozen=True):
+    spec: dict[str, Any] = {}
+
+
+_SPEC: Final = msgspec.json.Decoder(_PodSpec)
+
+
+@dataclass(slots=True)
+class JobTable:
+    connection: Connection
+    jobs: LiveTable[SeenJob] = field(init=False)
+    pods: LiveTable[SeenPod] = field(init=False)
+    _pods: dict[str, dict[str, SeenPod]] = field(default_factory=dict)  # by uid of the Job, and of the pod
+    _versions: dict[str, int] = field(default_factory=dict)  # of Jobs with their pods, by uid
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _requests: dict[tuple[tuple[str, Quantity], ...], Amounts] = field(default_factory=dict)  # each set once
+    _runs: Sequence[ListedRun] | None = None
+
+    def __post_init__(self) -> None:
+        namespace = self.connection.namespace
+        self.jobs = LiveTable(self.connection, JOBS, namespace, _seen_job, self._job_changed)
+        self.pods = LiveTable(
+            self.connection, PODS, namespace, self._seen_pod, self._pod_changed, labels=str(keys.JOB_NAME)
+        )
+
+    @property
+    def runs(self) -> Sequence[ListedRun]:
+        """The same object until a Job or a pod has changed."""
+        if self._runs is None:
+            versions = self._versions
+            self._runs = [replace(each.listed, version=versions[uid]) for uid, each in self.jobs.items.items()]
+        return self._runs
+
+    def version(self, uid: str) -> int:
+        return self._versions.get(uid, 0)
+
+    def pods_of(self, uid: str) -> list[ClusterPod]:
+        return [each.pod for each in self._pods.get(uid, {}).values()]
+
+    def requests_of(self, uid: str, *, on_nodes: bool) -> Iterator[Amounts]:
+        """Yield what each pod of a Job holds: of a quota from its creation on, of a node once it has one."""
+        for each in self._pods.get(uid, {}).values():
+            if each.pod.observed.phase not in FINISHED_PODS and (each.pod.node or not on_nodes):
+                yield each.requests
+
+    def _job_changed(self, _before: SeenJob | None, after: SeenJob | None) -> None:
+        if after is not None:
+            self._versions[after.ref.uid] = next(self._numbers)
+        elif _before is not None:
+            self._versions.pop(_before.ref.uid, None)
+        self._runs = None
+
+    def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
+        if before is not None:
+            of_job = self._pods.get(before.job, {})
+            of_job.pop(before.pod.observed.uid, None)
+            if not of_job:
+                self._pods.pop(before.job, None)
+        if after is not None:
+            self._pods.setdefault(after.job, {})[after.pod.observed.uid] = after
+        uid = "" if (either := after or before) is None else either.job
+        if uid in self._versions:
+            self._versions[uid] = next(self._numbers)
+            self._runs = None
+
+    def _seen_pod(self, raw: msgspec.Raw) -> SeenPod | None:
+        found = read_any_pod(raw)
+        if found is None:
+            return None
+        usage = pod_usage(_SPEC.decode(raw).spec)
+        key = tuple((name, usage[name]) for name in usage if name in _RESERVED)
+        return SeenPod(found[0], found[1], self._requests.setdefault(key, dict(key)))
+
+
+def _seen_job(raw: msgspec.Raw) -> SeenJob:
+    manifest, job = read_job(raw)
+    status = history_of(JobFacts(manifest, job)).status
+    spec = job.spec
+    words = [job.name, job.namespace, job.uid, spec.queue, *(task.name for task in spec.tasks), *spec.plugins]
+    listed = ListedRun(
+        RunRef(job.name, 0, job.namespace, job.uid),
+        read_time(manifest["metadata"].get("creationTimestamp")) or EPOCH,
+        " ".join(words).lower(),
+        status.outcome,
+        status.finished,
+    )
+    return SeenJob(msgspec.json.encode(manifest), listed)

@@ -1,0 +1,1 @@
+"""Commands, files and ports of pods on a cluster."""

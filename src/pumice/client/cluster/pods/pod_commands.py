@@ -1,0 +1,226 @@
+"""Commands in the containers of a Job's pods."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from pumice.client.backend import Exec, KillPod, RunRef
+from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.control.current_job import read_current
+from pumice.client.cluster.job_facts import ClusterPod, read_pod
+from pumice.client.cluster.pods.command_end import CommandEnd, read_end
+from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, exec_params, size_message
+from pumice.client.loop_thread import private_loop
+from pumice.client.pod_access import NotStartedError
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.pod_socket import PodSocket
+from pumice.engines.kubernetes.api.resources import ACCESS_REVIEWS, PODS
+from pumice.model.problem import Command
+from pumice.model.slot import slots
+from pumice.model.text import some
+from pumice.store.run_errors import ConnectionFailed, Denied, NoSuchPod, RunError, Unsupported, WrongState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pumice.client.cluster.cluster_backend import ClusterBackend
+
+_SIGKILL: Final = 9
+_NO_RIGHT: Final = "ask an administrator for a Role with get and create of pods/{}"
+
+
+class _Container(Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(Struct, rename="camel", frozen=True):
+    node_name: str = ""
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
+
+
+class _Pod(Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+class Target(Struct, frozen=True):
+    """A container that runs."""
+
+    connection: Connection
+    run: RunRef
+    pod: str  # TASK-INDEX
+    full_name: str
+    container: str
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.pod}"
+
+    def path(self, subresource: str) -> str:
+        return PODS.path(self.run.namespace, self.full_name, subresource)
+
+    async def open(self, argv: Sequence[str], *, terminal: bool = False, stdin: bool = True) -> PodSocket:
+        """Start a command. Raises RunError."""
+        params = exec_params(argv, self.container, terminal=terminal, stdin=stdin)
+        try:
+            return await PodSocket.open(self.connection.access, self.path("exec"), params)
+        except ApiError as error:
+            raise self.explained(error, "exec") from error
+
+    def explained(self, error: ApiError, subresource: str) -> RunError:
+        if error.is_forbidden:
+            return Denied(f"{self.connection.name}: {error}", _NO_RIGHT.format(subresource))
+        if error.not_found:
+            return WrongState(f"{self}: it is gone", "a pod that replaces it has the same name")
+        if error.status in (400, 500, 502, 503) and error.message:
+            # The kubelet answered, or it could not be reached.
+            return ConnectionFailed(f"{self}: {error}")
+        return self.connection.explained(error)
+
+
+async def find_target(connection: Connection, run: RunRef, pod: str, container: str = "") -> Target:
+    """Return a container of a pod that runs. Raises NoSuchPod, WrongState, Denied."""
+    full_name = f"{run.name}-{pod}"
+    raw = await connection.get(PODS, run.namespace, full_name)
+    found = None if raw is None else read_pod(raw, run.uid)
+    if raw is None or found is None:
+        raise await _no_pod(connection, run, pod)
+    spec = msgspec.json.decode(raw, type=_Pod).spec
+    names = [each.name for each in spec.containers]
+    known = [*names, *(each.name for each in spec.init_containers)]
+    name = container or names[0]
+    if name not in known:
+        raise NoSuchPod(f"{run}/{pod} has no container {name}", f"it has {some(known)}")
+    _check_runs(run, found, name)
+    return Target(connection, run, pod, full_name, name)
+
+
+async def check_right(connection: Connection, namespace: str, subresource: str) -> None:
+    """Raises Denied if this user may not use a subresource of pods."""
+    about = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": subresource}
+    review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind}
+    body = msgspec.json.encode({**review, "spec": {"resourceAttributes": about}})
+    try:
+        answer = await connection.client.create(ACCESS_REVIEWS, None, body, attempts=3)
+    except ApiError as error:
+        if error.is_forbidden:
+            return
+        raise connection.explained(error) from error
+    status = msgspec.json.decode(answer)["status"]
+    if not status.get("allowed"):
+        message = f"{connection.name}: you may not create pods/{subresource} in {namespace}"
+        raise Denied(message, _NO_RIGHT.format(subresource))
+
+
+def _check_runs(run: RunRef, pod: ClusterPod, container: str) -> None:
+    seen = pod.observed
+    state = next((each for each in pod.containers if each.name == container), None)
+    if state is not None and state.is_running:
+        return
+    what = f"{run}/{seen.short_name}: container {container} does not run"
+    if seen.is_finished:
+        message = f"{what}: the pod is {seen.phase}"
+        raise WrongState(message, (Command("logs", str(run), seen.short_name), " has what it printed"))
+    why = "" if seen.waiting is None else seen.waiting.reason
+    raise WrongState(f"{what}: the pod is {seen.phase}{f', {why}' if why else ''}", (Command("why", str(run)),))
+
+
+async def _no_pod(connection: Connection, run: RunRef, pod: str) -> RunError:
+    try:
+        job = await read_current(connection, run)
+    except ApiError as error:
+        return connection.explained(error)
+    names = [each.short_name for each in slots(job)]
+    if pod not in names:
+        return NoSuchPod(f"{run}/{pod}: no such pod", f"it has {some(names)}")
+    why = Command("why", str(run))
+    return WrongState(f"{run}/{pod}: there is no such pod now: the Job is {job.status.state.phase or 'new'}", (why,))
+
+
+async def enter(backend: ClusterBackend, run: RunRef, command: Exec) -> PodStreams:
+    """Run a command with streams, or on a terminal. Raises RunError."""
+    connection = backend.connection
+    target = await find_target(connection, run, command.pod, command.container)
+    on_terminal = command.size is not None
+
+    async def start() -> PodStreams:
+        opened = await target.open(command.argv, terminal=on_terminal)
+        if command.size is not None:
+            await opened.send(Stream.SIZE, size_message(command.size))
+        return PodStreams(opened, str(target), asyncio.get_running_loop(), on_terminal=on_terminal)
+
+    loop = private_loop().loop
+    if loop is asyncio.get_running_loop():
+        return await start()
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(start(), loop))
+
+
+async def run_command(backend: ClusterBackend, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end; return its code, and its output and errors as they came. Raises RunError."""
+    target = await find_target(backend.connection, run, command.pod, command.container)
+    try:
+        async with asyncio.timeout(command.timeout):
+            code, output = await output_of(target, command.argv)
+    except TimeoutError as error:
+        raise WrongState(f"{target}: the command has not ended within {command.timeout:g} s") from error
+    return subprocess.CompletedProcess(list(command.argv), code, output)
+
+
+async def output_of(target: Target, argv: Sequence[str]) -> tuple[int, bytes]:
+    """Raises RunError: NotStartedError if the command is not in the container."""
+    opened = await target.open(argv, stdin=False)
+    output, end = bytearray(), None
+    try:
+        while (found := await opened.receive()) is not None:
+            stream, data = found
+            if stream == Stream.STATUS:
+                end = read_end(data) or end
+            elif stream in (Stream.OUTPUT, Stream.ERROR):
+                output += data
+    finally:
+        await opened.close()
+    return _code(end, target), bytes(output)
+
+
+def _code(end: CommandEnd | None, target: Target) -> int:
+    if end is None:
+        raise ConnectionFailed(f"{target}: the connection was lost", "the command may still run")
+    return end.code(str(target))
+
+
+async def kill(backend: ClusterBackend, run: RunRef, change: KillPod) -> tuple[str, ...]:
+    """Send a signal to the first process of each running container; an empty result if none runs. Raises RunError."""
+    if change.signal == _SIGKILL:
+        message = f"{run}/{change.pod}: a container's first process cannot be killed from inside"
+        raise Unsupported(message, f"kubectl -n {run.namespace} delete pod {run.name}-{change.pod} --grace-period=0")
+    raw = await backend.connection.get(PODS, run.namespace, f"{run.name}-{change.pod}")
+    found = None if raw is None else read_pod(raw, run.uid)
+    if raw is None or found is None:
+        error = await _no_pod(backend.connection, run, change.pod)
+        if isinstance(error, NoSuchPod):
+            raise error
+        return ()
+    main = {each.name for each in msgspec.json.decode(raw, type=_Pod).spec.containers}
+    running = [each.name for each in found.containers if each.is_running and each.name in main]
+    for name in running:
+        target = Target(backend.connection, run, change.pod, f"{run.name}-{change.pod}", name)
+        await _send_signal(target, change.signal)
+    return (change.pod,) if running else ()
+
+
+async def _send_signal(target: Target, number: int) -> None:
+    script = f"import os; os.kill(1, {number})"
+    for argv in (["sh", "-c", f"kill -{number} 1"], ["kill", f"-{number}", "1"], ["python3", "-c", script]):
+        try:
+            code, output = await output_of(target, argv)
+        except NotStartedError:
+            continue
+        if code:
+            said = output.decode("utf-8", "replace").strip() or f"kill ended with {code}"
+            raise ConnectionFailed(f"{target}: {said}")
+        return
+    raise Unsupported(f"{target}: the image has no sh, kill or python3 that could send the signal")

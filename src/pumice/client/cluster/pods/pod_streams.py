@@ -1,0 +1,211 @@
+"""A command in a container of a cluster, with the streams of this process or on its terminal.
+
+Its connection is served on an event loop of its own thread, so that the caller may read and write without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from pumice.client.cluster.pods.command_end import CommandEnd, read_end
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.pod_socket import PodSocket
+from pumice.store.run_errors import ConnectionFailed
+
+_BLOCK: Final = 1 << 15
+# Seconds for the rest of the output once the command has ended: a process in the background may keep it open.
+_REST: Final = 5.0
+_UNSAID: Final = 1.0
+_NO_END: Final = b"pumice: this API server, before Kubernetes 1.30, does not tell the command that the input ended\n"
+
+
+class Stream(IntEnum):
+    INPUT = 0
+    OUTPUT = 1
+    ERROR = 2
+    STATUS = 3
+    SIZE = 4
+
+
+class PodStreams:
+    """`descriptors` are this side of its terminal, or of its input, output and error."""
+
+    def __init__(self, opened: PodSocket, what: str, loop: asyncio.AbstractEventLoop, *, on_terminal: bool) -> None:
+        self._socket = opened
+        self._what = what  # for messages
+        self._loop = loop
+        self._end: CommandEnd | None = None
+        self._failure = ""
+        self._ended_reader, self._ended_writer = os.pipe()
+        self._terminal: socket.socket | None = None
+        self._sinks: dict[int, int] = {}
+        if on_terminal:
+            ours, self._terminal = socket.socketpair()
+            self._terminal.setblocking(False)
+            self.descriptors = [ours.detach()]
+        else:
+            (self._stdin, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
+            self.descriptors = [write_in, read_out, read_err]
+            self._sinks = {Stream.OUTPUT: write_out, Stream.ERROR: write_err}
+        self._finishing: asyncio.Task[None] | None = None
+        self._task = asyncio.run_coroutine_threadsafe(self._serve(), loop)
+
+    # --- for the caller, on any thread ----------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        return self._ended_reader
+
+    @property
+    def has_ended(self) -> bool:
+        return self._task.done()
+
+    def code(self) -> int:
+        """Wait for the end; return the exit code. Raises NotStartedError, ConnectionFailed."""
+        with suppress(asyncio.CancelledError, concurrent.futures.CancelledError):
+            self._task.result()
+        if self._end is None:
+            raise ConnectionFailed(
+                f"{self._what}: the connection was lost{self._failure}", "the command may still run: exec ps shows it"
+            )
+        return self._end.code(self._what)
+
+    def resize(self, size: tuple[int, int]) -> None:
+        asyncio.run_coroutine_threadsafe(self._send_quietly(Stream.SIZE, size_message(size)), self._loop)
+
+    def take_descriptors(self) -> tuple[int, ...]:
+        """Return the descriptors; the caller closes them."""
+        taken = tuple(self.descriptors)
+        self.descriptors.clear()
+        return taken
+
+    def close_stream(self, descriptor: int) -> None:
+        os.close(descriptor)
+        self.descriptors.remove(descriptor)
+
+    def close(self) -> None:
+        """End the connection. A command on a terminal gets SIGHUP; another one ends when it uses its streams."""
+        for each in self.descriptors:
+            os.close(each)
+        self.descriptors.clear()
+        self._task.cancel()
+        os.close(self._ended_reader)
+
+    # --- on the loop ----------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        sending = asyncio.create_task(self._send_input())
+        try:
+            await self._receive()
+        except ApiError as error:
+            self._failure = f": {error}"
+        finally:
+            # Whoever closes this may do it at any time.
+            self._finishing = asyncio.create_task(self._finish(sending))
+            await asyncio.shield(self._finishing)
+
+    async def _finish(self, sending: asyncio.Task[None]) -> None:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        for each in self._sinks.values():
+            os.close(each)
+        self._sinks.clear()
+        if self._terminal is not None:
+            self._terminal.close()
+        else:
+            os.close(self._stdin)
+        await self._socket.close()
+        os.close(self._ended_writer)
+
+    async def _receive(self) -> None:
+        while True:
+            limit = None if self._end is None else _REST
+            try:
+                async with asyncio.timeout(limit):
+                    found = await self._socket.receive()
+            except TimeoutError:
+                return
+            if found is None:
+                return
+            stream, data = found
+            if stream == Stream.STATUS:
+                self._end = read_end(data) or self._end
+            elif data:
+                await self._pass_on(stream, data)
+
+    async def _pass_on(self, stream: int, data: bytes) -> None:
+        """Write output. Nobody may read it any more."""
+        if self._terminal is not None:
+            with suppress(OSError):
+                await self._loop.sock_sendall(self._terminal, data)
+            return
+        sink = self._sinks.get(stream)
+        if sink is None:
+            return
+        try:
+            await write_all(self._loop, sink, data)
+        except OSError:
+            os.close(self._sinks.pop(stream))
+
+    async def _send_input(self) -> None:
+        with suppress(ApiError, OSError):
+            while data := await self._read_input():
+                await self._socket.send(Stream.INPUT, data)
+            if self._terminal is not None:
+                return
+            await self._socket.end(Stream.INPUT)
+            if not self._socket.says_ends:
+                await asyncio.sleep(_UNSAID)
+                await self._pass_on(Stream.ERROR, _NO_END)
+
+    async def _read_input(self) -> bytes:
+        if self._terminal is not None:
+            return await self._loop.sock_recv(self._terminal, _BLOCK)
+        await _ready(self._loop, self._stdin, reading=True)
+        return os.read(self._stdin, _BLOCK)
+
+    async def _send_quietly(self, stream: int, data: bytes) -> None:
+        with suppress(ApiError):
+            await self._socket.send(stream, data)
+
+
+async def write_all(loop: asyncio.AbstractEventLoop, descriptor: int, data: bytes) -> None:
+    """Write all of it to a pipe, as fast as it is read. Raises OSError if it is not read any more."""
+    os.set_blocking(descriptor, False)
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            await _ready(loop, descriptor, reading=False)
+
+
+async def _ready(loop: asyncio.AbstractEventLoop, descriptor: int, *, reading: bool) -> None:
+    event = asyncio.Event()
+    (loop.add_reader if reading else loop.add_writer)(descriptor, event.set)
+    try:
+        await event.wait()
+    finally:
+        (loop.remove_reader if reading else loop.remove_writer)(descriptor)
+
+
+def size_message(size: tuple[int, int]) -> bytes:
+    return msgspec.json.encode({"Height": size[0], "Width": size[1]})
+
+
+def exec_params(argv: Sequence[str], container: str, *, terminal: bool, stdin: bool = True) -> list[tuple[str, str]]:
+    """Return the query of a command. A terminal has one stream for all its output."""
+    streams: dict[str, Any] = {"stdin": stdin, "stdout": True, "stderr": not terminal, "tty": terminal}
+    return [
+        *(("command", each) for each in argv),
+        *([("container", container)] if container else []),
+        *((name, "true") for name, value in streams.items() if value),
+    ]

@@ -1,0 +1,1 @@
+"""What commands read of a cluster besides the state of a Job."""

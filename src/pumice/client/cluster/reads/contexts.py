@@ -1,0 +1,90 @@
+"""The contexts of a kubeconfig at a glance: which controller serves Volcano Jobs there, or why that is not known."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+from typing import Any, Final
+
+import msgspec
+
+from pumice.client.cluster.cluster_reading import LEASES_OF_CONTROLLERS
+from pumice.client.cluster.connection import IN_CLUSTER, Connection
+from pumice.client.values import Context
+from pumice.engines.kubernetes.api.errors import AccessError, ApiError
+from pumice.engines.kubernetes.api.resources import JOBS, LEASES
+from pumice.engines.kubernetes.auth.access import find_kubeconfig
+from pumice.model.units import read_time
+from pumice.store.run_errors import InvalidOption, RunError
+
+_SECONDS: Final = 2.0
+_NONE: Final = "none"
+_UNKNOWN: Final = "unknown"
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+    lease_duration_seconds: int = 15
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    spec: _LeaseSpec = _LeaseSpec()
+
+
+async def cluster_contexts(kubeconfig: str, default: str) -> list[Context]:
+    try:
+        config = find_kubeconfig(kubeconfig or None)
+    except AccessError as error:
+        raise InvalidOption(str(error)) from error
+    known = [] if config is None else sorted(config.contexts)
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        known.append(IN_CLUSTER)
+    return list(await asyncio.gather(*(_context(name, kubeconfig, is_default=name == default) for name in known)))
+
+
+async def _context(name: str, kubeconfig: str, *, is_default: bool) -> Context:
+    """Ask one cluster, for a short time: an error is a fact about it."""
+    try:
+        connection = Connection.open(name, kubeconfig=kubeconfig)
+    except RunError as error:
+        return Context(name=name, is_default=is_default, problem=str(error))
+    about: dict[str, Any] = {"server": connection.access.server, "namespace": connection.namespace}
+    try:
+        async with asyncio.timeout(_SECONDS):
+            about["controller"] = await _controller(connection)
+    except TimeoutError:
+        about["problem"] = f"did not answer within {_SECONDS:g} s"
+    except RunError as error:
+        about["problem"] = error.problem.message.removeprefix(f"{name}: ")
+    finally:
+        await connection.close()
+    return Context(name=name, is_default=is_default, **about)
+
+
+async def _controller(connection: Connection) -> str:
+    try:
+        await connection.client.request("GET", JOBS.root)
+    except ApiError as error:
+        if error.not_found:
+            return _NONE
+        raise connection.explained(error) from error
+    is_hidden = False
+    for name, (namespace, lease) in LEASES_OF_CONTROLLERS.items():
+        try:
+            if _is_held(await connection.client.get(LEASES, namespace, lease)):
+                return name
+        except ApiError as error:
+            is_hidden |= not error.not_found
+    return _UNKNOWN if is_hidden else _NONE
+
+
+def _is_held(raw: bytes) -> bool:
+    """Whether a controller has renewed the Lease lately."""
+    spec = msgspec.json.decode(raw, type=_Lease).spec
+    renewed = read_time(spec.renew_time)
+    if not spec.holder_identity or renewed is None:
+        return False
+    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - controllers write the wall clock
+    return now - renewed < dt.timedelta(seconds=4 * max(1, spec.lease_duration_seconds))

@@ -1,0 +1,154 @@
+"""Checks a Job that is to be submitted to a cluster, as far as that can be known before. Nothing is created."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from pumice.client.cluster.control.people import find_user_name
+from pumice.client.cluster.submission import taken_names
+from pumice.client.cluster.submission.code_parts import CodeParts, make_parts
+from pumice.client.cluster.submission.code_secrets import check_room
+from pumice.client.cluster.submission.code_volumes import code_problems, hidden_directories, with_code
+from pumice.client.cluster.submission.deadline import KEPT_HERE, knows_deadline, with_deadline
+from pumice.client.cluster.submission.env_secret import try_env_secret
+from pumice.client.cluster.submission.job_documents import missing_documents, named
+from pumice.client.cluster.submission.job_manifest import Marks, job_manifest, secret_variables
+from pumice.client.cluster.submission.references import check_references
+from pumice.client.cluster.submission.refusals import explained
+from pumice.client.cluster.submission.taken_names import Taken
+from pumice.client.cluster.validation import outlook
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import JOBS
+from pumice.model.findings import Finding
+from pumice.model.job import Manifest
+from pumice.model.problem import Position, Problem
+from pumice.store.options import ClusterOptions
+from pumice.store.run_errors import InvalidOption, NameTakenError, RunError
+from pumice.store.run_request import JobSource, RunRequest
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.cluster_backend import ClusterBackend
+
+_TRIAL: Final = "pumice-trial-"  # the name of a Job that is never stored
+
+
+class Submission(Struct, frozen=True):
+    """A Job that the API server accepts, and all that is created with it."""
+
+    request: RunRequest
+    manifest: Manifest
+    marks: Marks
+    code: CodeParts | None = None
+    documents: Sequence[Manifest] = ()
+    replaces: Taken | None = None
+    notes: Sequence[str] = ()
+    seconds: float | None = None  # after which the client stops the Job
+    is_creating: asyncio.Event = field(default_factory=asyncio.Event)  # from then on, the Job may exist
+
+    @property
+    def note(self) -> str:
+        return "\n".join(self.notes)
+
+    @property
+    def namespace(self) -> str:
+        return str(self.manifest["metadata"]["namespace"])
+
+    @property
+    def options(self) -> ClusterOptions:
+        return self.request.options.cluster or ClusterOptions()
+
+
+async def check(backend: ClusterBackend, request: RunRequest) -> Submission:
+    """Return what is to be created. Nothing is created. Raises RunError for what cannot get better by waiting."""
+    connection = backend.connection
+    namespace = chosen_namespace(backend, request)
+    marks = Marks(secrets.token_hex(4), await find_user_name(backend.connection))
+    manifest = job_manifest(request, namespace, marks)
+    options = request.options.cluster or ClusterOptions()
+    documents = await missing_documents(connection, namespace, request.documents)
+    plain, variables = manifest, secret_variables(request.options)
+    ours = {*map(named, request.documents), f"Secret {marks.env_secret}"}
+    await check_references(connection, manifest, ours, request.source)
+    if variables:
+        await try_env_secret(connection, marks.env_secret, namespace, variables)
+    notes: list[str] = []
+    code = None
+    if options.code is not None:
+        code = await asyncio.to_thread(make_parts, options, request.options.settings.state)
+        if problems := [*code_problems(manifest, options)]:
+            raise InvalidOption.of(problems)
+        await check_room(connection, namespace, code)
+        hidden = " and ".join(hidden_directories(manifest, options))
+        notes += [*code.notes(), f"pods have it in {hidden}, where it hides what their images have"]
+        manifest = with_code(manifest, code, options)
+    seconds = request.options.timeout
+    if seconds is not None and await knows_deadline(connection):
+        manifest, seconds = with_deadline(manifest, seconds), None
+    notes += [] if seconds is None else [KEPT_HERE]
+    taken = None
+    if name := manifest["metadata"].get("name"):
+        taken = await taken_names.find_taken(connection, namespace, name)
+        if taken is not None:
+            await check_taken(backend, taken, options, marks)
+    submission = Submission(request, manifest, marks, code, documents, taken, notes, seconds)
+    given = [*request.documents, *({"kind": "Secret", "metadata": {"name": marks.env_secret}} for _ in variables)]
+    _, found = await asyncio.gather(_try(backend, submission), outlook(connection, plain, given))
+    notes += [_warning(each, request.source) for each in found]
+    return submission
+
+
+def _warning(finding: Finding, source: JobSource) -> str:
+    return str(Problem(f"warning: {finding.text}", where=source(finding.path)))
+
+
+def chosen_namespace(backend: ClusterBackend, request: RunRequest) -> str:
+    """Return that of -n, else that of the Job, else that of the context. Raises InvalidOption if two differ."""
+    typed, own = backend.typed_namespace, request.job.written.namespace
+    if typed and own and typed != own:
+        message = f"{typed}: the Job has the namespace {own}"
+        raise InvalidOption(message, "leave out one of them", Position(option="namespace"))
+    return own or backend.default_namespace
+
+
+async def check_taken(backend: ClusterBackend, taken: Taken, options: ClusterOptions, marks: Marks) -> None:
+    where = f"{backend.name}/{taken.status.namespace}"
+    try:
+        taken_names.check_taken(taken, options, marks.user, where, backend.now())
+    except NameTakenError as error:
+        with suppress(RunError):
+            error.free = await taken_names.free_name(backend.connection, taken.status.namespace, taken.status.name)
+        raise
+
+
+async def _try(backend: ClusterBackend, submission: Submission) -> None:
+    """Let the API server check the Job without storing it; under another name if its own is taken."""
+    manifest = submission.manifest
+    if submission.replaces is not None:
+        metadata = {name: value for name, value in manifest["metadata"].items() if name != "name"}
+        manifest = {**manifest, "metadata": {**metadata, "name": _TRIAL + submission.marks.submission}}
+    body = msgspec.json.encode(manifest)
+    try:
+        await backend.connection.client.create(JOBS, submission.namespace, body, dry_run=True, strict=True, attempts=3)
+    except ApiError as error:
+        if not error.already_exists:
+            raise explained(backend.connection, error, submission.request.source) from error
+
+
+async def overtaken(backend: ClusterBackend, submission: Submission) -> RunError:
+    """Return the error of a name that another person has taken since the check."""
+    name = submission.manifest["metadata"]["name"]
+    taken = await taken_names.find_taken(backend.connection, submission.namespace, name)
+    if taken is not None:
+        try:
+            await check_taken(backend, taken, replace(submission.options, replace=False), submission.marks)
+        except NameTakenError as error:
+            return error
+    return InvalidOption(f"{name}: a Job of this name was created meanwhile", "try again")

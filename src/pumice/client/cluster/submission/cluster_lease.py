@@ -1,0 +1,257 @@
+"""A Job that this process submits and follows. The Job needs no client: it continues whatever becomes of this one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from pumice.client.backend import RunRef, StopRun
+from pumice.client.cluster.submission.checks import Submission, check
+from pumice.client.cluster.submission.submit import submit
+from pumice.client.cluster.watching import watch
+from pumice.client.values import Status
+from pumice.diagnosis.outcome import StopReason
+from pumice.diagnosis.why import WhyCode
+from pumice.model.text import shown_words
+from pumice.model.vocabulary import Phase
+from pumice.reconcile.phases import DEADLINE
+from pumice.store.events import (
+    Listener,
+    PhaseChanged,
+    Progress,
+    RunEvent,
+    RunPlanned,
+    RunWaits,
+    Tick,
+    WarningIssued,
+)
+from pumice.store.history.run_history import RunHistory
+from pumice.store.run_end import INTERRUPTED, TERMINATED, TIMED_OUT, RunEnded, Stop
+from pumice.store.run_errors import RunError, WrongState
+from pumice.store.run_request import RunRequest
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.cluster_backend import ClusterBackend
+
+_TICK: Final = 0.5
+_FIRST_LOOK: Final = 1.5  # seconds after which a Job that does not run is asked why
+_LONGEST_PAUSE: Final = 15.0
+_RUNS: Final = frozenset({WhyCode.RUNNING, WhyCode.COMPLETED, WhyCode.FAILED, WhyCode.STOPPED})
+_TASKS: Final[set[asyncio.Task[Any]]] = set()
+_Said: TypeAlias = "asyncio.Queue[RunEvent | Exception | None]"  # None is the end
+
+
+class ClusterLease:
+    """The run ends with the Job. Whoever leaves it detaches it; `close` stops it, as it is owned then."""
+
+    outlives_client = True
+
+    def __init__(self, backend: ClusterBackend, request: RunRequest) -> None:
+        self._backend, self._request = backend, request
+        self._ref: RunRef | None = None
+        self._stop: Stop | None = None
+        self._said: _Said = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+        self._ending: asyncio.Task[None] | None = None
+        self._waits = True  # nothing of it runs
+        self.warning = ""
+
+    @property
+    def ref(self) -> RunRef:
+        if self._ref is None:
+            raise WrongState("the run has not begun")
+        return self._ref
+
+    @property
+    def has_begun(self) -> bool:
+        return self._ref is not None
+
+    @property
+    def is_detached(self) -> bool:
+        return self._left.is_set()
+
+    @property
+    def flags(self) -> str:
+        return self._backend.connection.flags(self.ref.namespace)
+
+    async def events(self) -> AsyncGenerator[RunEvent, None]:
+        """Submit the Job and yield what happens. A Job that is created is not left without what belongs to it."""
+        # A lost connection, and that it is back.
+        self._backend.listen(lambda text: self._said.put_nowait(Progress(text)))
+        submission = await check(self._backend, self._request)
+        work = _started(self._work(submission))
+        try:
+            while not self.is_detached and (event := await self._next()) is not None:
+                yield event
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _next(self) -> RunEvent | None:
+        try:
+            async with asyncio.timeout(_TICK):
+                said = await self._said.get()
+        except TimeoutError:
+            return Tick()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def _work(self, submission: Submission) -> None:
+        try:
+            creation = _started(self._create(submission))
+            try:
+                await asyncio.shield(creation)
+            except asyncio.CancelledError:
+                if not submission.is_creating.is_set():
+                    creation.cancel()
+                await asyncio.gather(creation, return_exceptions=True)
+                raise
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._say_why()), group.create_task(self._keep_time(submission))]
+                await self._follow(submission)
+                for task in tasks:
+                    task.cancel()
+        except ExceptionGroup as error:
+            self._said.put_nowait(error.exceptions[0])
+        except Exception as error:  # noqa: BLE001 - the reader of the events gets it
+            self._said.put_nowait(error)
+        else:
+            self._said.put_nowait(None)
+
+    async def _create(self, submission: Submission) -> None:
+        self._ref = await submit(self._backend, submission, self._say)
+        if self._stop is not None:
+            await self._end(self._ref)
+
+    def _say(self, message: str) -> None:
+        self._said.put_nowait(Progress(message))
+
+    async def _follow(self, submission: Submission) -> None:
+        async with aclosing(watch(self._backend, self.ref, whole=True)) as updates:
+            async for update in updates:
+                match update:
+                    case RunPlanned():
+                        self._said.put_nowait(self._planned(update, submission))
+                    case RunEnded():
+                        self._said.put_nowait(self._ended(update))
+                    case RunWaits():
+                        # `_say_why` looks closer.
+                        continue
+                    case PhaseChanged():
+                        self._waits = update.status.state.phase in (Phase.PENDING, "")
+                        self._said.put_nowait(update)
+                    case RunHistory() | Status():
+                        continue
+                    case _:
+                        self._said.put_nowait(update)
+
+    def _planned(self, plan: RunPlanned, submission: Submission) -> RunPlanned:
+        args = self._request.options.args
+        notes = [*([f"args {shown_words(args)}"] if args else ()), *plan.notes, *submission.notes]
+        return replace(plan, notes=notes)
+
+    def _ended(self, event: RunEnded) -> RunEnded:
+        seconds, state = self._request.options.timeout, event.job.status.state
+        if seconds is not None and state.reason == DEADLINE:
+            return replace(event, stop=_timed_out(event.job.name, seconds))
+        return event if self._stop is None or event.verdict is None else replace(event, stop=self._stop)
+
+    async def _say_why(self) -> None:
+        """Say why nothing runs, and again when the reason changes."""
+        said, pause = "", _FIRST_LOOK
+        while True:
+            await asyncio.sleep(pause)
+            if not self._waits:
+                pause = _FIRST_LOOK
+                continue
+            try:
+                why = await self._backend.why(self.ref)
+            except RunError:
+                # The Job is followed all the same, which says what is wrong.
+                pause = _LONGEST_PAUSE
+                continue
+            if why.code not in _RUNS and why.message != said:
+                said = why.message
+                self._said.put_nowait(RunWaits(why))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _keep_time(self, submission: Submission) -> None:
+        if submission.seconds is None:
+            return
+        await asyncio.sleep(submission.seconds)
+        self.stop(_timed_out(self.ref.name, submission.seconds))
+
+    async def open(self, listener: Listener = lambda _event: None) -> RunRef:
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def read() -> None:
+            try:
+                async with aclosing(self.events()) as events:
+                    async for event in events:
+                        listener(event)
+                        if self.has_begun and not begun.done():
+                            begun.set_result(None)
+            except Exception as error:
+                if begun.done():
+                    raise
+                begun.set_exception(error)
+
+        self._task = _started(read())
+        try:
+            await begun
+        except asyncio.CancelledError:
+            # Nobody gets the run.
+            run, self._stop = self._ref, Stop(INTERRUPTED, StopReason.INTERRUPTED)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            if run is not None:
+                await self._end(run)
+            raise
+        return self.ref
+
+    def stop(self, why: Stop, *, insist: bool = False) -> None:
+        """Ask the controller to end the Job."""
+        first, self._stop = self._stop is None, why
+        if self._ref is not None and (first or insist):
+            self._ending = _started(self._end(self._ref))
+
+    async def _end(self, run: RunRef) -> None:
+        try:
+            await self._backend.change(run, StopRun())
+        except RunError as error:
+            self._stop = None
+            self._said.put_nowait(WarningIssued(f"{run} cannot be stopped: {error.problem.message}"))
+
+    def close(self) -> None:
+        if self._task is not None and not self._task.done() and not self.is_detached:
+            self.stop(Stop(TERMINATED, StopReason.STOPPED))
+
+    async def detach(self) -> None:
+        self.release()
+        await self.ended()
+
+    def release(self) -> None:
+        self._left.set()
+
+    async def ended(self) -> None:
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+
+def _timed_out(name: str, seconds: float) -> Stop:
+    size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
+    return Stop(TIMED_OUT, "Timeout", f"{name} ran longer than its timeout of {seconds / size:g}{unit} and was stopped")
+
+
+def _started(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """An event loop keeps only weak references to tasks."""
+    task = asyncio.get_running_loop().create_task(work)
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)
+    return task

@@ -1,0 +1,257 @@
+"""The Secrets with the code of Jobs: sends what is not there, gives it owners, reads it, and finds what no Job names.
+
+A bundle exists before its Job, and belongs to it afterwards; one that two Jobs use has two owners. So a client that is
+killed leaves at most a bundle that no Job names, which `clean` removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pumice.client.backend import RunRef
+from pumice.client.cluster.live_objects import Patience
+from pumice.client.cluster.submission.code_parts import (
+    ID_LENGTH,
+    INDEX,
+    PREFIX,
+    CodeParts,
+    MountedFile,
+    files_of,
+    sha256_of,
+)
+from pumice.client.cluster.submission.env_secret import owner
+from pumice.client.cluster.submission.refusals import refused
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import SECRETS
+from pumice.model import keys
+from pumice.model.job import Manifest
+from pumice.model.problem import Position
+from pumice.model.units import size_text
+from pumice.store.code.bundles import Bundle, pack, read_bundle
+from pumice.store.options import CodeMode
+from pumice.store.run_errors import Denied, IncompleteCodeError, InvalidOption
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.connection import Connection
+
+T = TypeVar("T")
+MOST: Final = 64 << 20  # bytes of bundles in a namespace
+_SIZE: Final = "pumice/size"
+_MODE: Final = "pumice/code-mode"
+_LEFT_OUT: Final = "pumice/left-out"
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_NAME: Final = re.compile(rf"{PREFIX}([0-9a-f]{{{ID_LENGTH}}})-([0-9]{{1,4}})")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_LONGEST_SIZE: Final = 9  # digits
+
+
+class StoredPart(Struct, frozen=True):
+    """A Secret with a part of a bundle."""
+
+    name: str
+    namespace: str
+    uid: str
+    version: str  # of the object
+    id: str
+    sha256: str
+    size: int
+    owners: Sequence[str] = ()  # uids
+    is_deleting: bool = False
+
+
+async def stored_parts(connection: Connection, namespace: str = "", bundle: str = "") -> list[StoredPart]:
+    """Return the parts of one bundle, or of all; without a namespace, those of all. Raises ApiError.
+
+    Anybody can give a Secret our label: one whose name does not agree with it is none of ours.
+    """
+    selector = f"{keys.CODE}={bundle}" if bundle else keys.CODE
+    client = connection.client
+    pages = client.list_pages(SECRETS, namespace or None, label_selector=selector, metadata_only=True, attempts=3)
+    found: list[StoredPart] = []
+    async with aclosing(pages):
+        async for items, _ in pages:
+            found += map(_stored, items)
+    return [each for each in found if (match := _NAME.fullmatch(each.name)) is not None and match[1] == each.id]
+
+
+def _stored(raw: msgspec.Raw) -> StoredPart:
+    metadata = msgspec.json.decode(raw)["metadata"]
+    annotations = metadata.get("annotations") or {}
+    size = annotations.get(_SIZE, "")
+    return StoredPart(
+        metadata["name"],
+        metadata["namespace"],
+        metadata["uid"],
+        metadata["resourceVersion"],
+        metadata["labels"].get(keys.CODE, ""),
+        annotations.get(keys.CODE, ""),
+        int(size) if size.isascii() and size.isdecimal() and len(size) <= _LONGEST_SIZE else 0,
+        [each["uid"] for each in metadata.get("ownerReferences") or ()],
+        metadata.get("deletionTimestamp") is not None,
+    )
+
+
+async def check_room(connection: Connection, namespace: str, code: CodeParts) -> None:
+    """Raises InvalidOption if the namespace has too many bundles, as far as this user may know."""
+    try:
+        stored = await stored_parts(connection, namespace)
+    except ApiError as error:
+        if error.is_forbidden:
+            return
+        raise connection.explained(error) from error
+    others = sum(each.size for each in stored if each.id != code.id)
+    if others + code.size > MOST:
+        message = f"{namespace} has {size_text(others)} of code: with this it is more than {size_text(MOST)}"
+        hint = f"pumice clean {connection.flags(namespace)} removes what no Job uses"
+        raise InvalidOption(message, hint, Position(option="code"))
+
+
+async def send_code(connection: Connection, namespace: str, code: CodeParts) -> int:
+    """Create the Secrets that are missing; return how many were sent. Raises RunError."""
+
+    async def missing() -> list[int]:
+        try:
+            stored = {each.name: each for each in await stored_parts(connection, namespace, code.id)}
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            # Each is tried, and one that exists is good: its name says what it has.
+            return [*range(len(code.parts))]
+        for each in stored.values():
+            if each.sha256 != code.sha256:
+                message = f"the Secret {each.name} has other code, of sha256 {each.sha256}"
+                raise InvalidOption(message, "change a file: the hash of the code is another one then")
+        return [number for number, name in enumerate(code.names) if name not in stored or stored[name].is_deleting]
+
+    numbers = await _patiently(connection, missing)
+    for number in numbers:
+        await _create(connection, secret(namespace, code, number))
+    return len(numbers)
+
+
+def secret(namespace: str, code: CodeParts, number: int, owners: Sequence[Manifest] = ()) -> Manifest:
+    data = code.parts[number]
+    annotations = {keys.CODE: code.sha256, _SIZE: str(sum(map(len, data.values()))), _MODE: str(code.mode)}
+    if code.left_out:
+        annotations[_LEFT_OUT] = ", ".join(code.left_out)
+    metadata: Manifest = {
+        "name": code.names[number],
+        "namespace": namespace,
+        "labels": {keys.CODE: code.id},
+        "annotations": annotations,
+    }
+    if owners:
+        metadata["ownerReferences"] = [*owners]
+    plain = {key: base64.b64encode(content).decode() for key, content in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": plain}
+
+
+async def _create(connection: Connection, manifest: Manifest) -> bool:
+    """Return whether it was created; False if it exists. Raises RunError."""
+    namespace, body = manifest["metadata"]["namespace"], msgspec.json.encode(manifest)
+
+    async def create() -> bool:
+        try:
+            await connection.client.create(SECRETS, namespace, body)
+        except ApiError as error:
+            if error.already_exists:
+                return False
+            if not error.is_transient:
+                what = f"the code cannot be stored: Secret {manifest['metadata']['name']}"
+                raise refused(connection, what, error) from error
+            raise
+        return True
+
+    return await _patiently(connection, create)
+
+
+async def adopt(connection: Connection, run: RunRef, code: CodeParts) -> None:
+    """Make a Job an owner of its code, and create again what was collected meanwhile. Raises RunError."""
+    while True:
+        for number, name in enumerate(code.names):
+            if not await adopt_secret(connection, run, name):
+                await _create(connection, secret(run.namespace, code, number, [owner(run)]))
+        # The collector may have decided before the reference was there.
+        try:
+            kept = await _patiently(connection, lambda: stored_parts(connection, run.namespace, code.id))
+        except Denied:
+            return
+        if {each.name for each in kept if not each.is_deleting} >= {*code.names}:
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+async def adopt_secret(connection: Connection, run: RunRef, name: str) -> bool:
+    """Make a Job an owner of a Secret, beside others. Return whether the Secret exists. Raises RunError."""
+    patch = msgspec.json.encode({"metadata": {"ownerReferences": [owner(run)]}})
+    path = SECRETS.path(run.namespace, name)
+
+    async def patched() -> bool:
+        try:
+            # References are merged by their uids: nobody overwrites those of others.
+            await connection.client.request("PATCH", path, body=patch, content_type=_STRATEGIC)
+        except ApiError as error:
+            if error.not_found:
+                return False
+            raise
+        return True
+
+    return await _patiently(connection, patched)
+
+
+_PAUSE: Final = 0.2
+
+
+async def _patiently(connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what a server that is away could not do. Raises RunError."""
+    patience = Patience(connection)
+    while True:
+        try:
+            return await work()
+        except ApiError as error:
+            await patience.after(error)
+
+
+# --- read ---------------------------------------------------------------------------------------------------------
+
+
+async def read_code(connection: Connection, run: RunRef, sha256: str) -> Bundle:
+    """Return the code of a Job, with the hash that it names: others may write such Secrets. Raises RunError."""
+    if not _SHA256.fullmatch(sha256):
+        raise InvalidOption(f"{run}: metadata.annotations[{keys.CODE}]: must be a sha256, of 64 hexadecimal digits")
+    bundle = sha256[:ID_LENGTH]
+    found: dict[int, Manifest] = {}
+    for raw in await connection.all(SECRETS, run.namespace, labels=f"{keys.CODE}={bundle}"):
+        manifest = msgspec.json.decode(raw)
+        metadata = manifest["metadata"]
+        match = _NAME.fullmatch(metadata["name"])
+        is_part = match is not None and match[1] == bundle
+        if match is not None and is_part and (metadata.get("annotations") or {}).get(keys.CODE) == sha256:
+            found[int(match[2])] = manifest
+    if not found:
+        raise IncompleteCodeError(f"{run}: the Secrets with its code are gone", "they go with the Jobs that name them")
+    own = [manifest for _, manifest in sorted(found.items())]
+    annotations = own[0]["metadata"]["annotations"]
+    left_out = tuple(filter(None, annotations.get(_LEFT_OUT, "").split(", ")))
+    parts = [{key: base64.b64decode(value) for key, value in (each.get("data") or {}).items()} for each in own]
+    if annotations.get(_MODE) == CodeMode.READ_ONLY:
+        return _mounted_bundle(run, sha256, parts, left_out)
+    return read_bundle(sha256, b"".join(part.get("part", b"") for part in parts), left_out)
+
+
+def _mounted_bundle(run: RunRef, sha256: str, parts: Sequence[dict[str, bytes]], left_out: tuple[str, ...]) -> Bundle:
+    if sha256_of(parts) != sha256:
+        raise IncompleteCodeError(f"{run}: the Secrets with its code have other files than those that were sent")
+    try:
+        index = next(part[INDEX] for part in parts if INDEX in part)
+        return pack(files_of(msgspec.json.decode(index, type=list[MountedFile]), parts), left_out)
+    except (StopIteration, LookupError, msgspec.MsgspecError) as error:
+        raise IncompleteCodeError(f"{run}: some of the Secrets with its code are gone") from error

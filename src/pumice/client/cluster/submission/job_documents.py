@@ -1,0 +1,124 @@
+"""The ConfigMaps, Secrets and claims that come with a Job: created before it, if they are not there."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from pumice.client.cluster.live_objects import Patience
+from pumice.client.cluster.submission.refusals import refused
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
+from pumice.model.job import Manifest
+from pumice.model.problem import Problem
+from pumice.model.quantity import Quantity
+from pumice.store.run_errors import Denied, InvalidOption
+
+if TYPE_CHECKING:
+    from pumice.client.cluster.connection import Connection
+
+_RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (CONFIG_MAPS, SECRETS, CLAIMS)}
+_SHOWN: Final = 60
+
+
+def named(manifest: Manifest) -> str:
+    return f"{manifest['kind']} {manifest['metadata']['name']}"
+
+
+async def missing_documents(
+    connection: Connection, namespace: str, documents: Sequence[Manifest]
+) -> tuple[Manifest, ...]:
+    """Return those that are to be created; the API server accepts them. Raises RunError for one that differs."""
+    missing, problems = [], []
+    for document in documents:
+        manifest = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+        resource, name = _RESOURCES[manifest["kind"]], manifest["metadata"]["name"]
+        try:
+            raw = await connection.get(resource, namespace, name)
+        except Denied:
+            # Who may not read it may perhaps create it.
+            raw = None
+        if raw is None:
+            await _create(connection, manifest, dry_run=True)
+            missing.append(manifest)
+        elif found := [*differences(manifest, msgspec.json.decode(raw))]:
+            problems.append(Problem(f"{named(manifest)} exists and differs: {', '.join(found)}", _hint(manifest)))
+    if problems:
+        raise InvalidOption.of(problems)
+    return tuple(missing)
+
+
+def _hint(manifest: Manifest) -> str:
+    return f"delete that one if nothing else uses it, or give this {manifest['kind']} another name"
+
+
+def differences(own: Manifest, there: Manifest) -> Iterator[str]:
+    """Yield what the existing object has otherwise, without values of Secrets. What a server adds does not count."""
+    is_secret = own["kind"] == SECRETS.kind
+    if own["kind"] == CLAIMS.kind:
+        yield from _unequal("spec", own.get("spec") or {}, there.get("spec") or {})
+        return
+    for field in ("data", "binaryData"):
+        mine, other = _data(own, field), there.get(field) or {}
+        for key in sorted({*mine, *other}):
+            if mine.get(key) == other.get(key):
+                continue
+            if key not in other or key not in mine:
+                yield f"{field}.{key} ({'not there' if key not in other else 'only there'})"
+            else:
+                shown = "" if is_secret else f" (there {_shown(other[key])}, here {_shown(mine[key])})"
+                yield f"{field}.{key}{shown}"
+
+
+def _data(manifest: Manifest, field: str) -> dict[str, Any]:
+    found = {key: "" if value is None else value for key, value in (manifest.get(field) or {}).items()}
+    if field == "data":
+        texts = manifest.get("stringData") or {}
+        found |= {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+    return found
+
+
+def _unequal(path: str, mine: object, other: object) -> Iterator[str]:
+    if isinstance(mine, dict) and isinstance(other, dict):
+        for key, value in mine.items():
+            yield from _unequal(f"{path}.{key}", value, other.get(key))
+    elif mine != other and not _same_amount(mine, other):
+        yield f"{path} (there {_shown(other)}, here {_shown(mine)})"
+
+
+def _same_amount(mine: object, other: object) -> bool:
+    try:
+        return Quantity.parse(str(mine)) == Quantity.parse(str(other))
+    except ValueError:
+        return False
+
+
+def _shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+async def create_documents(connection: Connection, documents: Sequence[Manifest]) -> None:
+    """Raises RunError."""
+    for manifest in documents:
+        await _create(connection, manifest)
+
+
+async def _create(connection: Connection, manifest: Manifest, *, dry_run: bool = False) -> None:
+    resource, namespace = _RESOURCES[manifest["kind"]], manifest["metadata"]["namespace"]
+    patience, body = Patience(connection), msgspec.json.encode(manifest)
+    while True:
+        try:
+            await connection.client.create(resource, namespace, body, dry_run=dry_run, strict=True)
+        except ApiError as error:
+            if error.already_exists:
+                # Somebody else was faster, or an answer was lost.
+                return
+            if error.is_transient:
+                await patience.after(error)
+                continue
+            raise refused(connection, named(manifest), error) from error
+        return

@@ -1,0 +1,1 @@
+"""Runs on this machine: the implementation of the port."""

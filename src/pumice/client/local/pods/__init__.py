@@ -1,0 +1,1 @@
+"""Commands, files and ports of the pods of this machine."""

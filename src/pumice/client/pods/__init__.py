@@ -1,1 +1,0 @@
-"""What a client does in a pod: run commands, copy files."""

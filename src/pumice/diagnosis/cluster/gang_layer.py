@@ -1,0 +1,241 @@
+"""Layers 4 and 5: a queue holds the gang, or only a part of it fits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from pumice.diagnosis.cluster.admission_errors import read_refusal
+from pumice.diagnosis.cluster.cause import Cause, event_line, shortage, shortage_text
+from pumice.diagnosis.cluster.gang_text import gang_sentence, read_gang_text
+from pumice.diagnosis.cluster.objects import OPEN, Condition, PodGroup, Queue, quantities
+from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.cluster.scheduler_layer import room_cause
+from pumice.diagnosis.cluster.scheduler_text import read_scheduler_text
+from pumice.diagnosis.cluster.volume_layer import volume_cause
+from pumice.diagnosis.pod_ends import in_words
+from pumice.diagnosis.pod_waits import UNSCHEDULABLE
+from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
+from pumice.model.quantity import Quantity
+from pumice.model.snapshot import VOLCANO_SCHEDULER
+from pumice.model.text import some
+from pumice.model.units import EPOCH, after, read_time
+
+_GROUP: Final = "PodGroup"
+_QUEUE: Final = "Queue"
+_FIFO: Final = "fifo"
+_SCHEDULED: Final = "Scheduled"
+_NATIVE: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+# A scheduler looks at a new PodGroup within some seconds.
+_LOOKS_AFTER: Final = 10
+_ZERO: Final = Quantity()
+
+
+def queue_cause(reading: ClusterReading, now: dt.datetime) -> Cause | None:
+    """Return why Volcano's scheduler has not let the gang into its queue."""
+    groups, job = known(reading.pod_groups), reading.job
+    if not reading.has_volcano or job.spec.scheduler_name not in ("", VOLCANO_SCHEDULER):
+        return None
+    group = next((each for each in groups if each.is_volcano), None)
+    if reading.attempt if group is None else group.status.phase not in ("", "Pending"):
+        return None
+    name = (str(group.spec.get("queue") or "") if group is not None else "") or job.spec.queue or "default"
+    queue = next((each for each in known(reading.queues) if each.name == name), None)
+    if queue is None and not isinstance(reading.queues, Unread):
+        return _without_queue(reading, name, group)
+    if queue is not None and queue.state != OPEN:
+        return _closed(reading, queue)
+    return None if group is None else _held(reading, group, name, queue, now)
+
+
+def _without_queue(reading: ClusterReading, name: str, group: PodGroup | None) -> Cause:
+    line = EvidenceLine(kind=_QUEUE, name=name, field="", text="not found")
+    lines = (line, *((_phase_line(group),) if group is not None else ()))
+    return Cause(
+        code=WhyCode.QUEUE,
+        message=f"queue {name} does not exist, and the scheduler ignores its Jobs without a word",
+        since=reading.created,
+        evidence=lines,
+        hints=tuple(_other_queues(reading, name)),
+    )
+
+
+def _closed(reading: ClusterReading, queue: Queue) -> Cause:
+    line = EvidenceLine(kind=_QUEUE, name=queue.name, field="status.state", text=queue.state)
+    return Cause(
+        code=WhyCode.QUEUE,
+        message=f"queue {queue.name} is {queue.state} and starts no Job",
+        since=reading.created,
+        evidence=(line,),
+        hints=tuple(_other_queues(reading, queue.name)),
+    )
+
+
+def _other_queues(reading: ClusterReading, name: str) -> Iterator[Hint]:
+    others = sorted(queue.name for queue in known(reading.queues) if queue.name != name and queue.state == OPEN)
+    yield Hint(f"open queues: {some(others)}" if others else "the cluster has no other open queue")
+
+
+def _held(reading: ClusterReading, group: PodGroup, name: str, queue: Queue | None, now: dt.datetime) -> Cause | None:
+    """Return why the PodGroup is still Pending, in the words of its newest event, in numbers where there are some."""
+    names = ((group.metadata.name, group.metadata.uid),)
+    events = reading.events_of(_GROUP, names, UNSCHEDULABLE)
+    said = in_words("", events[0].message) if events else ""
+    line = event_line(events[0]) if events else _phase_line(group)
+    refusal = read_refusal(said, reading.job.namespace)
+    if refusal is not None:
+        return Cause(
+            code=refusal.code,
+            message=refusal.message,
+            since=line.since,
+            evidence=(*refusal.evidence, line),
+            hints=refusal.hints,
+            short=refusal.short,
+        )
+    since = read_time(group.metadata.creation_timestamp)
+    if not events and now < after(since or reading.created, _LOOKS_AFTER):
+        return None
+    cause = Cause(code=WhyCode.QUEUE, message="", since=line.since or since, evidence=(line,))
+    short = _queue_shortages(group, queue)
+    if queue is not None and short:
+        texts = "; ".join(map(shortage_text, short))
+        allocated = EvidenceLine(kind=_QUEUE, name=name, field="status.allocated", text=texts)
+        message = f"queue {name} has no room: {texts}"
+        hints = tuple(_queue_hints(reading, name, short))
+        return replace(cause, message=message, short=short, evidence=(line, allocated), hints=hints)
+    head = _head(reading, group, queue)
+    if head is not None:
+        ahead = f"{head.metadata.namespace}/{head.metadata.name}"
+        behind = EvidenceLine(kind=_GROUP, name=ahead, field="status.phase", text=head.status.phase or "Pending")
+        strategy = EvidenceLine(kind=_QUEUE, name=name, field="spec.dequeueStrategy", text=_FIFO)
+        message = f"queue {name} starts its Jobs in order, and {ahead} is the first of them"
+        return replace(cause, message=message, behind=ahead, evidence=(strategy, behind, line))
+    return replace(cause, message=f"queue {name} holds it{f': {said}' if said else ' and does not say why'}")
+
+
+def _queue_shortages(group: PodGroup, queue: Queue | None) -> tuple[Shortage, ...]:
+    if queue is None:
+        return ()
+    capability, allocated = quantities(queue.spec.capability), quantities(queue.status.allocated)
+    wanted = quantities(group.spec.get("minResources") or {})
+    return tuple(
+        shortage(name, amount, capability[name] - allocated.get(name, _ZERO), capability[name])
+        for name, amount in wanted.items()
+        if name in capability and allocated.get(name, _ZERO) + amount > capability[name]
+    )
+
+
+def _queue_hints(reading: ClusterReading, name: str, short: Sequence[Shortage]) -> Iterator[Hint]:
+    never = [each.resource for each in short if Quantity.parse(each.wanted) > Quantity.parse(each.capacity)]
+    if never:
+        yield Hint(f"it never fits queue {name}: it wants more {some(never)} than the capability of the queue")
+    yield from _other_queues(reading, name)
+
+
+def _head(reading: ClusterReading, group: PodGroup, queue: Queue | None) -> PodGroup | None:
+    """Return the PodGroup that a fifo queue tries first; None if it is the Job's own, or if that is unknown."""
+    if queue is None or queue.spec.dequeue_strategy != _FIFO:
+        return None
+    priorities = reading.priorities
+    waiting = sorted(
+        known(reading.waiting_groups),
+        key=lambda each: (
+            -priorities.get(str(each.spec.get("priorityClassName") or ""), 0),
+            read_time(each.metadata.creation_timestamp) or EPOCH,
+        ),
+    )
+    return waiting[0] if waiting and waiting[0].metadata.uid != group.metadata.uid else None
+
+
+def _phase_line(group: PodGroup) -> EvidenceLine:
+    since = read_time(group.metadata.creation_timestamp)
+    phase = group.status.phase or "Pending"
+    return EvidenceLine(kind=_GROUP, name=group.metadata.name, field="status.phase", since=since, text=phase)
+
+
+def gang_cause(reading: ClusterReading) -> Cause | None:
+    """Return why the pods of the gang cannot start together."""
+    for group in known(reading.pod_groups):
+        condition = _unscheduled(group)
+        if condition is not None:
+            return _unfit(reading, group, condition)
+    return None
+
+
+def _unscheduled(group: PodGroup) -> Condition | None:
+    """Return the condition that says that the gang does not fit: with Volcano the newest True one counts."""
+    if group.is_volcano:
+        true = [each for each in group.status.conditions if each.status == "True"]
+        newest = max(true, key=lambda each: each.since or EPOCH, default=None)
+        return newest if newest is not None and newest.type != _SCHEDULED else None
+    native = [each for each in group.status.conditions if each.type in _NATIVE]
+    return next((each for each in native if each.status == "False"), None)
+
+
+def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Cause:
+    text = in_words("", condition.message)
+    field = f"status.conditions[{condition.type}]"
+    line = EvidenceLine(
+        kind=_GROUP, name=group.metadata.name, field=field, since=condition.since, text=in_words(condition.reason, text)
+    )
+    gang = read_gang_text(text) if group.is_volcano else None
+    pod = _tried(reading, gang.pod if gang is not None else "")
+    cause = Cause(code=WhyCode.GANG, message=text, since=condition.since, evidence=(line,))
+    hints: tuple[Hint, ...] = ()
+    if gang is not None:
+        cause = replace(cause, message=gang.part)
+        hints = (Hint(f"with minAvailable: {gang.fitting} it would start now"),) if gang.fitting else ()
+    if pod is None:
+        return replace(cause, message=gang_sentence(text) if gang is not None else text)
+    said = gang.said if gang is not None else ""
+    scheduler_text = read_scheduler_text(said or _message(pod))
+    if scheduler_text is not None and scheduler_text.is_about_claims:
+        reason = volume_cause(reading, pod, scheduler_text.missing_claim)
+        return replace(reason, evidence=(*reason.evidence, line))
+    reason = room_cause(reading, pod, said, _peers(reading, pod))
+    return replace(
+        cause,
+        message=f"{cause.message}: {reason.message}",
+        evidence=(line, *reason.evidence),
+        hints=(*reason.hints, *hints),
+        short=reason.short,
+        task=reason.task,
+    )
+
+
+def _peers(reading: ClusterReading, pod: PodReading) -> list[PodReading]:
+    """Return the other pods of the Job that have no node."""
+    return [each for each in reading.live_pods if each is not pod and not each.details.spec.get("nodeName")]
+
+
+def _tried(reading: ClusterReading, name: str) -> PodReading | None:
+    """Return the pod of this name, else the first of which the scheduler says what is missing."""
+    waiting = [pod for pod in reading.live_pods if pod.name == name or read_scheduler_text(_message(pod)) is not None]
+    return next((pod for pod in waiting if pod.name == name), waiting[0] if waiting else None)
+
+
+def _message(pod: PodReading) -> str:
+    return pod.observed.waiting.message if pod.observed.waiting is not None else ""
+
+
+def incomplete_gang(reading: ClusterReading) -> Cause | None:
+    """Return that fewer pods exist than the gang needs: its scheduler holds them back and says nothing."""
+    for group in known(reading.pod_groups):
+        gang = (group.spec.get("schedulingPolicy") or {}).get("gang") or {}
+        needed = gang.get("minCount") or group.spec.get("minMember") or 0
+        members = [pod for pod in reading.attempt if _is_member(pod, group)]
+        silent = all(pod.observed.waiting is None and not pod.details.spec.get("nodeName") for pod in members)
+        if not group.is_volcano and members and silent and len(members) < needed:
+            text = f"{len(members)} of {needed} pods exist"
+            line = EvidenceLine(kind=_GROUP, name=group.metadata.name, field="spec", text=text)
+            message = f"the gang needs {needed} pods, and {len(members)} exist: the scheduler waits for the others"
+            return Cause(code=WhyCode.GANG, message=message, since=reading.created, evidence=(line,))
+    return None
+
+
+def _is_member(pod: PodReading, group: PodGroup) -> bool:
+    named = (pod.details.spec.get("schedulingGroup") or {}).get("podGroupName")
+    return named in (None, group.metadata.name)

@@ -1,0 +1,1 @@
+"""One call between processes: requests, answers, announcements, and file descriptors. Standard library only."""

@@ -1,0 +1,288 @@
+"""Records the code of a directory: the commit, what differs from it, and the contents that fit.
+
+Git's index is believed about unchanged files only where there are too many to read them all.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from pumice.store.code.beneath import Directory
+from pumice.store.code.git_index import SUBMODULE, GitError, IndexEntry, IndexTrees, LateError, TreeEntry, object_id
+from pumice.store.code.git_objects import MissingObjectError, tree_changes
+from pumice.store.code.git_repository import Repository, open_repository
+from pumice.store.code.patches import make_patch
+from pumice.store.code.run_code import DELETED, MODIFIED, UNTRACKED, RecordedFile, RunCode, write_code
+from pumice.store.code.selection import Checkout, Scan, file_mode, read_checkout, scan_code
+from pumice.store.settings import Settings
+
+SECONDS: Final = 1.0  # that recording has
+SCAN_SECONDS: Final = 0.7  # of them, to list the files: what is found must be read, too
+MOST_KEPT: Final = 1 << 20  # bytes of patches and contents
+_MOST_READ: Final = 128 << 20  # bytes of objects
+# Tracked files, and bytes of them, that are all read; of more, those that the index does not know.
+_MOST_VERIFIED: Final = 5000
+_MOST_VERIFIED_BYTES: Final = 64 << 20
+_CHUNK: Final = 1 << 20
+_Late = Callable[[], bool]
+
+
+def code_of(settings: Settings) -> RunCode:
+    """Return the code that the pods of a run see, as far as a second suffices to read it. It raises nothing."""
+    directory = str(settings.workdir)
+    if not settings.share_workdir:
+        return RunCode(directory=directory, missing=(f"pods do not see {directory}",))
+    try:
+        own = os.path.relpath(os.path.realpath(settings.state), os.path.realpath(directory))
+        with _without_collection():
+            return read_directory(directory, deadline(SECONDS), deadline(SCAN_SECONDS), without=own)
+    except Exception as error:  # noqa: BLE001 - whatever a pod left there, the run goes on
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error!r}"
+        return RunCode(directory=directory, missing=(f"{directory} cannot be read: {why}",))
+
+
+def record_code(settings: Settings, run_directory: Path) -> None:
+    """Record the code of a run in its directory. On a full disk it is not recorded, which `get --code` says."""
+    code = code_of(settings)
+    with suppress(OSError):
+        write_code(run_directory, code)
+
+
+def deadline(seconds: float) -> _Late:
+    """Return what says whether so many seconds have passed."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Do not look for garbage among hundreds of thousands of files: it takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def read_directory(
+    directory: str, late: _Late, scan_late: _Late | None = None, *, keep: int = MOST_KEPT, without: str = ""
+) -> RunCode:
+    """Return the code of a directory as it is now, with up to `keep` bytes of patches and contents. Raises OSError.
+
+    When `scan_late` is true, no more files are listed. `without` is a directory in it that is no code.
+    """
+    with ExitStack() as stack:
+        opened = stack.enter_context(Directory(directory))
+        notes: tuple[str, ...] = ()
+        try:
+            repository = stack.enter_context(open_repository(directory, _MOST_READ, late))
+            checkout = read_checkout(repository, directory)
+        except LateError as error:
+            assert repository is not None  # noqa: S101 - it has the index
+            return _commit_only(directory, repository, f"which files differ from the commit: {error}")
+        except GitError as error:
+            repository, checkout, notes = None, Checkout(), (f"the commit: {error}",)
+        scan = scan_code(opened, checkout, scan_late or late, without)
+        return _Recording(opened, repository, checkout, scan, late, keep, notes).code()
+
+
+def _commit_only(directory: str, repository: Repository, missing: str) -> RunCode:
+    commit, branch = repository.commit, repository.branch
+    return RunCode(
+        directory=directory, top=repository.top, commit=commit, branch=branch, missing=(missing,), was_late=True
+    )
+
+
+@dataclass(slots=True)
+class _Recording:
+    directory: Directory
+    repository: Repository | None
+    checkout: Checkout
+    scan: Scan
+    late: _Late
+    left: int  # bytes that are kept
+    notes: tuple[str, ...] = ()
+    files: list[RecordedFile] = field(default_factory=list)
+    was_late: bool = False
+
+    def code(self) -> RunCode:
+        repository, scan = self.repository, self.scan
+        base = self._base() if repository is not None else {}
+        for path in scan.deleted:
+            if path in base:
+                self.files.append(RecordedFile(path=path, change=DELETED))
+        if repository is None and (not scan.is_complete or _total(scan.stats) > self.left):
+            self.left = 0  # all or nothing: some files of a directory are of no use without the others
+        unread = []
+        for path in sorted(self._candidates(base), key=lambda path: scan.stats[path].st_size):
+            if self.late():
+                unread.append(path)
+                found = scan.stats[path]
+                if path not in base:
+                    self.files.append(RecordedFile(path=path, mode=file_mode(found.st_mode), size=found.st_size))
+            elif (file := self._read(path, base.get(path))) is not None:
+                self.files.append(file)
+        if unread:
+            scan.missing.append(f"{len(unread)} files were not read, such as {min(unread)}: the time was up")
+            self.was_late = True
+        return RunCode(
+            directory=self.directory.path,
+            top=repository.top if repository is not None else "",
+            commit=repository.commit if repository is not None else "",
+            branch=repository.branch if repository is not None else "",
+            files=tuple(sorted(self.files, key=lambda file: file.path)),
+            credentials=tuple(sorted(scan.credentials)),
+            missing=tuple(scan.missing),
+            notes=self.notes,
+            was_late=self.was_late or scan.was_late,
+        )
+
+    def _base(self) -> dict[str, TreeEntry]:
+        """Return what the commit has, as far as the index or a file may differ from it; by path from the directory."""
+        repository, prefix = self.repository, self.checkout.prefix
+        tracked = self.checkout.tracked
+        base = {path: TreeEntry(entry.mode, entry.object_id) for path, entry in tracked.items()}
+        if repository is None or not repository.commit:
+            return {}
+        try:
+            before = repository.objects.tree_of(bytes.fromhex(repository.commit))
+            trees = IndexTrees(self.checkout.index)
+            changes = tree_changes(repository.objects.read_tree, before, trees.read_tree, trees.root)
+        except GitError as error:
+            self.scan.missing.append(f"the difference of the index from the commit: {error}")
+            self.was_late = self.was_late or isinstance(error, LateError)
+            return base
+        for path, entry in changes.items():
+            below = path[len(prefix) :]
+            if not path.startswith(prefix):
+                continue
+            if entry is None:
+                base.pop(below, None)
+            elif entry.mode != SUBMODULE:
+                base[below] = entry
+                if below not in tracked and below not in self.scan.stats and self.scan.is_complete:
+                    if below.isprintable():
+                        self.scan.deleted.append(below)
+                    else:
+                        self.scan.missing.append(f"{below!a}: its name is not recorded")
+        return base
+
+    def _candidates(self, base: Mapping[str, TreeEntry]) -> Iterator[str]:
+        """Yield the files that may differ from the commit."""
+        stats, tracked = self.scan.stats, self.checkout.tracked
+        known = [stats[path].st_size for path in stats if path in base]
+        verify = len(known) <= _MOST_VERIFIED and sum(known) <= _MOST_VERIFIED_BYTES
+        for path, found in stats.items():
+            entry, was = tracked.get(path), base.get(path)
+            same = entry is not None and was is not None and entry.object_id == was.object_id
+            if verify or not same or entry is None or not _is_as_in_index(entry, found):
+                yield path
+
+    def _read(self, path: str, base: TreeEntry | None) -> RecordedFile | None:
+        """Return what is recorded of a file; None if the commit has it."""
+        found = self.scan.stats[path]
+        file = RecordedFile(
+            path=path, change=MODIFIED if base else UNTRACKED, mode=file_mode(found.st_mode), size=found.st_size
+        )
+        try:
+            if stat.S_ISLNK(found.st_mode):
+                target = self.directory.link(path)
+                if os.fsencode(target).decode(errors="replace") != target:
+                    self.scan.missing.append(f"{path} leads to {target!a}, which is not recorded")
+                    return None
+                file = replace(file, link=target, sha256=_sha256(os.fsencode(target)), size=0)
+                same = base is not None and stat.S_ISLNK(base.mode) and _blob(os.fsencode(target)) == base.object_id
+                return None if same else file
+            hashes, content, after = read_file(self.directory, path, self.late)
+        except OSError as error:
+            self.scan.missing.append(f"{path} cannot be read: {(error.strerror or str(error)).lower()}")
+            return file
+        if (
+            base is not None
+            and hashes.blob == base.object_id
+            and stat.S_ISREG(base.mode)
+            and file_mode(base.mode) == file.mode
+        ):
+            return None
+        file = replace(file, size=after.st_size, sha256=hashes.sha256, unsteady=_has_changed(found, after))
+        return self._with_content(file, content, base)
+
+    def _with_content(self, file: RecordedFile, content: bytes | None, base: TreeEntry | None) -> RecordedFile:
+        """Keep the patch or the content, if it fits."""
+        if content is None or not self.left:
+            return file
+        patch = None
+        if base is not None and stat.S_ISREG(base.mode) and self.repository is not None:
+            try:
+                patch = make_patch(self.repository.objects.read(base.object_id, "blob"), content)
+            except MissingObjectError:
+                patch = None  # the whole content is kept instead
+            except GitError as error:
+                self.scan.missing.append(f"{file.path}: {error}")
+        size = len(content) if patch is None else len(patch.encode())
+        if size > self.left:
+            return file
+        self.left -= size
+        return replace(file, content=content) if patch is None else replace(file, patch=patch)
+
+
+@dataclass(frozen=True, slots=True)
+class Hashes:
+    sha256: str  # "" if the time was up
+    blob: bytes  # the id that git would give it
+
+
+def read_file(directory: Directory, path: str, late: _Late) -> tuple[Hashes, bytes | None, os.stat_result]:
+    """Return the hashes of a file, its content if it is small, and what is known of it afterwards. Raises OSError."""
+    descriptor = directory.open(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        sha256, blob = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        parts, read = [], 0
+        while part := os.read(descriptor, _CHUNK):
+            read += len(part)
+            sha256.update(part)
+            blob.update(part)
+            if read <= MOST_KEPT:
+                parts.append(part)
+            if late():
+                return Hashes("", b""), None, os.fstat(descriptor)
+        content = b"".join(parts) if read <= MOST_KEPT else None
+        return Hashes(sha256.hexdigest(), blob.digest()), content, os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_as_in_index(entry: IndexEntry, found: os.stat_result) -> bool:
+    low = (1 << 32) - 1
+    same = found.st_mtime_ns == entry.mtime and found.st_size & low == entry.size and found.st_ino & low == entry.inode
+    return same and not entry.stage and stat.S_IFMT(found.st_mode) == stat.S_IFMT(entry.mode)
+
+
+def _has_changed(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino)
+
+
+def _total(stats: Mapping[str, os.stat_result]) -> int:
+    return sum(each.st_size for each in stats.values())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _blob(content: bytes) -> bytes:
+    return object_id("blob", content)

@@ -1,0 +1,47 @@
+"""Locks of files. The kernel drops a lock when the process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def take_lock(path: Path) -> int | None:
+    """Return the descriptor that holds the lock; None if another process has it. Makes the file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for the lock, and hold it meanwhile. Makes the file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has the lock. Makes no file."""
+    with suppress(OSError), path.open("rb+", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def wait_until_free(path: Path) -> None:
+    """Return when no process has the lock. Makes no file."""
+    with suppress(FileNotFoundError), path.open("rb+", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,141 @@
+"""Measurements as lines: paths, the scale of a plot, and the words beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pumice.ui.detail_values import Metric, Metrics, Series
+from pumice.ui.words import KIB, cores
+
+NAMES: Final = {"cpu": "CPU", "memory": "Memory", "gpu": "GPU busy", "gpuMemory": "GPU memory"}
+UNITS: Final = {"cores": "cores", "bytes": "GiB", "percent": "%"}
+LEAST_GIB: Final = 0.1  # smaller values are in MiB
+LEAST_CORES: Final = 0.1  # smaller values get another digit
+MINIS: Final = 3
+HOT: Final = 0.95  # of the limit: the value is drawn as a cause
+Points = Sequence[float | None]
+
+
+def line_path(points: Points, top: float, width: float, height: float) -> str:
+    """Return the path of a line; None leaves a gap."""
+    step = width / max(1, len(points) - 1)
+    parts: list[str] = []
+    pen = "M"
+    for index, value in enumerate(points):
+        if value is None:
+            pen = "M"
+            continue
+        y = height - height * max(0.0, min(1.0, value / top if top else 0.0))
+        parts.append(f"{pen}{index * step:.1f} {y:.1f}")
+        pen = "L"
+    return "".join(parts)
+
+
+def area_path(points: Points, top: float, width: float, height: float) -> str:
+    """Return the path of the surface below a line."""
+    known = [0.0 if value is None else value for value in points]
+    return f"{line_path(known, top, width, height)}L{width:.1f} {height:.1f}L0 {height:.1f}Z" if known else ""
+
+
+def band_path(metric: Metric, top: float) -> str:
+    """Return the path of the surface between the 5th and the 95th percentile."""
+    forward = line_path(metric.high, top, 300, 60)
+    step = 300 / max(1, len(metric.low) - 1)
+    back = [
+        f"L{index * step:.1f} {60 - 60 * min(1.0, (metric.low[index] or 0.0) / top):.1f}"
+        for index in range(len(metric.low) - 1, -1, -1)
+    ]
+    return f"{forward}{''.join(back)}Z" if forward else ""
+
+
+def limit_path(limit: float | None, top: float, width: int, height: int) -> str:
+    """Return the path of the line at the limit."""
+    return f"M0 {height - height * limit / top:.1f}H{width}" if limit else ""
+
+
+def highest(points: Points) -> float:
+    """Return the highest known point, or 0."""
+    return max((value for value in points if value is not None), default=0.0)
+
+
+def last_point(points: Points) -> float | None:
+    """Return the last known point."""
+    return next((value for value in reversed(points) if value is not None), None)
+
+
+def spark_top(points: Points, limit: float | None) -> float:
+    """Return the scale of a small line; 0 if nothing is known."""
+    known = any(value is not None for value in points)
+    return (max(highest(points) * 1.15, limit or 0.0) or 1.0) if known else 0.0
+
+
+def plot_top(metric: Metric) -> float:
+    """Return the scale of a plot with a line for each pod."""
+    return max([metric.limit or 0.0, *(highest(each.points) * 1.05 for each in metric.series)]) or 1.0
+
+
+def band_top(metric: Metric) -> float:
+    """Return the scale of a plot of percentiles."""
+    lines = (highest(each.points) for each in metric.series)
+    return max([metric.limit or 0.0, highest(metric.high) * 1.1, *lines]) or 1.0
+
+
+def is_hot(value: float | None, limit: float | None) -> bool:
+    return limit is not None and value is not None and value >= HOT * limit
+
+
+class OnePod(NamedTuple):
+    """The lines of one pod and of the others, and the words about them. `here` is None if the pod was not measured."""
+
+    others: list[Series]
+    chosen: Series | None
+    here: float | None
+    range: str
+
+
+def one_pod(metric: Metric, pod: str, *, killed: bool) -> OnePod:
+    """`killed`: the pod was killed for its memory, so its peak is named, not what it had last."""
+    others = [each for each in metric.series if each.pod != pod]
+    chosen = next((each for each in metric.series if each.pod == pod), None)
+    values = [value for each in others if (value := last_point(each.points)) is not None]
+    found = highest if killed and metric.name == "memory" else last_point
+    words = f"{value_words(min(values), metric.unit)} to {value_words(max(values), metric.unit)}" if values else ""
+    return OnePod(others, chosen, found(chosen.points) if chosen else None, words)
+
+
+def small_plots(metrics: Metrics) -> list[Metric]:
+    """Return the measurements that the overview shows."""
+    return [each for each in metrics.metrics if each.name != "gpu" or len(metrics.metrics) <= MINIS][:MINIS]
+
+
+def measured_pods(metrics: Metrics) -> list[str]:
+    return list(dict.fromkeys(each.pod for metric in metrics.metrics for each in metric.series))
+
+
+def measured_seconds(metrics: Metrics) -> float:
+    points = max((len(each.points) for metric in metrics.metrics for each in metric.series), default=0)
+    return points * metrics.step
+
+
+def metric_name(metric: Metric) -> str:
+    return NAMES.get(metric.name, metric.name)
+
+
+def value_words(value: float | None, unit: str) -> str:
+    """Return a value in the unit of its plot, without the unit: `11.8`; less than 0.1 GiB as `12 MiB`."""
+    if value is None:
+        return "–"
+    if unit == "bytes":
+        amount = value / KIB**3
+        return f"{amount:.1f}" if amount >= LEAST_GIB or not value else f"{value / KIB**2:.0f} MiB"
+    return f"{value:.0f}%" if unit == "percent" else f"{value:.2f}" if 0 < value < LEAST_CORES else f"{value:.1f}"
+
+
+def limit_words(metric: Metric) -> str:
+    """Return `cores, of 6`, or `cores; limit 0.5 is not enforced`."""
+    unit, limit = UNITS.get(metric.unit, metric.unit), metric.limit if metric.unenforced is None else metric.unenforced
+    if limit is None:
+        return unit
+    amount = f"{limit / KIB**3:.4g}" if metric.unit == "bytes" else cores(limit)
+    return f"{unit}, of {amount}" if metric.unenforced is None else f"{unit}; limit {amount} is not enforced"

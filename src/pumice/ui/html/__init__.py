@@ -1,1 +1,0 @@
-"""Draws the parts of the page: pure functions from values to HTML."""
