@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pumice.client.backend import RunRef
+from pumice.client.lease import read_events, start_task
 from pumice.client.local.local_backend import LocalBackend
 from pumice.diagnosis.outcome import Outcome, StopReason
 from pumice.engines.local.clock import elapsed
@@ -44,8 +45,6 @@ _END_SECONDS: Final = 20.0
 _MOMENT: Final = 0.005
 # The connections that this process holds. A forked child closes its copies, or they would outlive the parent.
 _HELD: Final[set[socket.socket]] = set()
-# Tasks that read events: an event loop keeps only weak references to tasks.
-_TASKS: Final[set[asyncio.Task[None]]] = set()
 
 
 class LocalLease:
@@ -116,20 +115,12 @@ class LocalLease:
 
         async def read() -> None:
             try:
-                async with aclosing(self.events()) as events:
-                    async for event in events:
-                        listener(event)
-                        if self.has_begun and not begun.done():
-                            begun.set_result(None)
-            except Exception as error:
-                if not begun.done():
-                    begun.set_exception(error)
-                elif not isinstance(error, RunLostError):
-                    raise
+                await read_events(self, listener, begun)
+            except RunLostError:
+                # The record says what became of the run.
+                return
 
-        self._task = asyncio.create_task(read())
-        _TASKS.add(self._task)
-        self._task.add_done_callback(_TASKS.discard)
+        self._task = start_task(read())
         try:
             await begun
         except asyncio.CancelledError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from pumice.client.backend import RunRef, StopRun
 from pumice.client.cluster.submission.checks import Submission, check
 from pumice.client.cluster.submission.submit import submit
 from pumice.client.cluster.watching import watch
+from pumice.client.lease import read_events, start_task
 from pumice.client.values import Status
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
@@ -41,7 +42,6 @@ _TICK: Final = 0.5
 _FIRST_LOOK: Final = 1.5  # seconds after which a Job that does not run is asked why
 _LONGEST_PAUSE: Final = 15.0
 _RUNS: Final = frozenset({WhyCode.RUNNING, WhyCode.COMPLETED, WhyCode.FAILED, WhyCode.STOPPED})
-_TASKS: Final[set[asyncio.Task[Any]]] = set()
 _Said: TypeAlias = "asyncio.Queue[RunEvent | Exception | None]"  # None is the end
 
 
@@ -84,7 +84,7 @@ class ClusterLease:
         # A lost connection, and that it is back.
         self._backend.listen(lambda text: self._said.put_nowait(Progress(text)))
         submission = await check(self._backend, self._request)
-        work = _started(self._work(submission))
+        work = start_task(self._work(submission))
         try:
             while not self.is_detached and (event := await self._next()) is not None:
                 yield event
@@ -104,7 +104,7 @@ class ClusterLease:
 
     async def _work(self, submission: Submission) -> None:
         try:
-            creation = _started(self._create(submission))
+            creation = start_task(self._create(submission))
             try:
                 await asyncio.shield(creation)
             except asyncio.CancelledError:
@@ -189,20 +189,7 @@ class ClusterLease:
 
     async def open(self, listener: Listener = lambda _event: None) -> RunRef:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def read() -> None:
-            try:
-                async with aclosing(self.events()) as events:
-                    async for event in events:
-                        listener(event)
-                        if self.has_begun and not begun.done():
-                            begun.set_result(None)
-            except Exception as error:
-                if begun.done():
-                    raise
-                begun.set_exception(error)
-
-        self._task = _started(read())
+        self._task = start_task(read_events(self, listener, begun))
         try:
             await begun
         except asyncio.CancelledError:
@@ -219,7 +206,7 @@ class ClusterLease:
         """Ask the controller to end the Job."""
         first, self._stop = self._stop is None, why
         if self._ref is not None and (first or insist):
-            self._ending = _started(self._end(self._ref))
+            self._ending = start_task(self._end(self._ref))
 
     async def _end(self, run: RunRef) -> None:
         try:
@@ -247,11 +234,3 @@ class ClusterLease:
 def _timed_out(name: str, seconds: float) -> Stop:
     size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
     return Stop(TIMED_OUT, "Timeout", f"{name} ran longer than its timeout of {seconds / size:g}{unit} and was stopped")
-
-
-def _started(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """An event loop keeps only weak references to tasks."""
-    task = asyncio.get_running_loop().create_task(work)
-    _TASKS.add(task)
-    task.add_done_callback(_TASKS.discard)
-    return task
