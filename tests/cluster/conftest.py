@@ -16,7 +16,10 @@ from scripts import kubernetes_programs
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster, free_port, make_cluster
 from tests.cluster.controllers import Controllers, install
+from tests.cluster.log_server import LogServer
 from tests.cluster.pytest_hooks import RUNNING, new_namespace, report_with_logs
+from tests.cluster.staged_jobs import StagedJob
+from tests.cluster.typed_commands import JOB, Pumice, set_user, typing
 from tests.cluster.webhooks import Webhooks, install_webhook, uninstall_webhook
 from tests.meta.tree import ROOT
 from tests.together import CLUSTER
@@ -135,3 +138,33 @@ def _skip(reason: str) -> NoReturn:
     if IN_CI:
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture
+def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
+    """A Job whose life the test plays."""
+    del pumice_cluster
+    return StagedJob(api, namespace)
+
+
+@pytest.fixture
+def server(
+    pumice_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LogServer]:
+    """The API server with logs; the context `admin` of the user."""
+    with LogServer(pumice_cluster) as server:
+        set_user(monkeypatch, tmp_path, pumice_cluster.kubeconfig(server=server.server, namespace=namespace))
+        yield server
+
+
+@pytest.fixture
+def pumice(
+    pumice_cluster: Cluster,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Pumice:
+    """Types commands in a directory that has a Job file."""
+    tmp_path.joinpath("job.yaml").write_text(JOB)
+    return typing(pumice_cluster, namespace, tmp_path, monkeypatch, capsys)

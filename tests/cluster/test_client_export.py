@@ -23,21 +23,10 @@ METRICS = "/apis/metrics.k8s.io/v1beta1"
 
 
 @pytest.fixture
-def server(
-    pumice_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LogServer]:
-    with LogServer(pumice_cluster) as server:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("KUBECONFIG", str(pumice_cluster.kubeconfig(server=server.server, namespace=namespace)))
-        monkeypatch.chdir(tmp_path)
-        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "PUMICE_ON"):
-            monkeypatch.delenv(name, raising=False)
-        yield server
-
-
-@pytest.fixture
-def job(api: Api, namespace: str) -> StagedJob:
-    return StagedJob(api, namespace)
+def server(server: LogServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LogServer:
+    """Commands write to the directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    return server
 
 
 @pytest.fixture

@@ -5,34 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pumice.cli.main import main
-from tests.cluster.api import Api
-from tests.cluster.cluster import Cluster
 from tests.cluster.log_server import ContainerOutput, LogServer
 from tests.cluster.staged_jobs import RUNNING, StagedJob, running, terminated
 
 
 @pytest.fixture
-def server(
-    pumice_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LogServer]:
-    with LogServer(pumice_cluster) as server:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("KUBECONFIG", str(pumice_cluster.kubeconfig(server=server.server, namespace=namespace)))
-        monkeypatch.setenv("PUMICE_ON", "admin")
-        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            monkeypatch.delenv(name, raising=False)
-        yield server
-
-
-@pytest.fixture
-def job(api: Api, namespace: str) -> StagedJob:
-    return StagedJob(api, namespace)
+def server(server: LogServer, monkeypatch: pytest.MonkeyPatch) -> LogServer:
+    """Commands speak of the cluster by default."""
+    monkeypatch.setenv("PUMICE_ON", "admin")
+    return server
 
 
 def _stamp(second: int, nanosecond: int = 0) -> str:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,16 +24,10 @@ OUTAGE = 60.0 if SOAK else 2.0  # seconds
 
 
 @pytest.fixture
-def server(
-    pumice_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LogServer]:
-    with LogServer(pumice_cluster) as server:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("KUBECONFIG", str(pumice_cluster.kubeconfig(server=server.server, namespace=namespace)))
-        monkeypatch.setenv("PUMICE_ON", "admin")
-        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-            monkeypatch.delenv(name, raising=False)
-        yield server
+def server(server: LogServer, monkeypatch: pytest.MonkeyPatch) -> LogServer:
+    """Commands speak of the cluster by default."""
+    monkeypatch.setenv("PUMICE_ON", "admin")
+    return server
 
 
 @pytest.mark.parametrize(

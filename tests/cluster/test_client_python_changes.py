@@ -20,7 +20,7 @@ from tests.cluster.controllers import Controllers, phase
 from tests.cluster.fake_kubelet import RUN_UNTIL_STOPPED, FakeKubelet, PodScript
 from tests.cluster.log_server import ContainerOutput, LogServer
 from tests.cluster.pod_status import timestamp
-from tests.cluster.test_submission import JOB
+from tests.cluster.typed_commands import JOB
 from tests.meta.tree import ROOT
 from tests.patience import PATIENCE
 

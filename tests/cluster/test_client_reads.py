@@ -8,53 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from pumice.cli.main import main
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import MAIN
 from tests.cluster.staged_jobs import RUNNING, StagedJob, running, terminated, waiting
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Pumice = Callable[..., Result]
-
-
-@pytest.fixture
-def pumice(
-    pumice_cluster: Cluster,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Pumice:
-    """Types a command; the context `admin` is the cluster."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("KUBECONFIG", str(pumice_cluster.kubeconfig(namespace=namespace)))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "PUMICE_ON"):
-        monkeypatch.delenv(name, raising=False)
-
-    def type_command(*words: str, on: str = "admin") -> Result:
-        code = main([*words, "--on", on] if on else list(words))
-        return Result(code, *capsys.readouterr())
-
-    return type_command
-
-
-@pytest.fixture
-def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
-    del pumice_cluster
-    return StagedJob(api, namespace)
+from tests.cluster.typed_commands import Pumice
 
 
 def test_a_running_job_has_the_columns_of_this_machine(pumice: Pumice, job: StagedJob) -> None:

@@ -17,27 +17,8 @@ from tests.cluster.controllers import Controllers
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import until_phase
 from tests.cluster.staged_jobs import RUNNING, StagedJob
-from tests.cluster.test_submission import JOB
-from tests.cluster.typed_commands import Pumice, Result, typing
+from tests.cluster.typed_commands import Pumice, Result
 from tests.cluster.volcano_player import VolcanoPlayer
-
-
-@pytest.fixture
-def pumice(
-    pumice_cluster: Cluster,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Pumice:
-    tmp_path.joinpath("job.yaml").write_text(JOB)
-    return typing(pumice_cluster, namespace, tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
-def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
-    del pumice_cluster
-    return StagedJob(api, namespace)
 
 
 def _phase(api: Api, namespace: str, name: str = "train") -> str:

@@ -83,12 +83,6 @@ def _processes(directory: Path) -> Iterator[Callable[..., str]]:
             assert process.wait(PATIENCE) == 0
 
 
-@pytest.fixture
-def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
-    del pumice_cluster
-    return StagedJob(api, namespace)
-
-
 def _open_job(page: Page, name: str = "train") -> None:
     page.get_by_role("link", name=name, exact=True).click()
     page.wait_for_url("**/jobs/*")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -16,7 +15,6 @@ from pumice.store.run_errors import Denied, InvalidOption
 from pumice.ui.page_data import PageData
 from pumice.ui.queries import JobPosition, JobQuery
 from pumice.ui.values import Group, Info
-from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster
 from tests.cluster.log_server import ContainerOutput, LogServer
 from tests.cluster.staged_jobs import RUNNING, StagedJob, running, terminated
@@ -24,22 +22,6 @@ from tests.patience import PATIENCE
 
 T = TypeVar("T")
 NOW = {"gracePeriodSeconds": 0}
-
-
-@pytest.fixture
-def server(
-    pumice_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LogServer]:
-    with LogServer(pumice_cluster) as server:
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("KUBECONFIG", str(pumice_cluster.kubeconfig(server=server.server, namespace=namespace)))
-        yield server
-
-
-@pytest.fixture
-def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
-    del pumice_cluster
-    return StagedJob(api, namespace)
 
 
 @asynccontextmanager

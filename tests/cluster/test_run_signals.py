@@ -18,7 +18,7 @@ import pytest
 from tests.cluster.api import Api, eventually
 from tests.cluster.controllers import MAIN, Controllers
 from tests.cluster.fake_kubelet import FakeKubelet
-from tests.cluster.test_submission import JOB
+from tests.cluster.typed_commands import JOB
 from tests.meta.tree import ROOT
 from tests.patience import PATIENCE
 

@@ -23,46 +23,8 @@ from tests.cluster.jobs import until_phase
 from tests.cluster.log_server import ContainerOutput, LogServer
 from tests.cluster.pod_status import timestamp
 from tests.cluster.staged_jobs import RUNNING, StagedJob
-from tests.cluster.typed_commands import Pumice, typing
+from tests.cluster.typed_commands import JOB, Pumice, typing
 from tests.local.sandbox.boxes import need_namespaces
-
-JOB = """\
-apiVersion: batch.volcano.sh/v1alpha1
-kind: Job
-metadata:
-  name: train
-spec:
-  tasks:
-  - name: worker
-    replicas: 2
-    template:
-      spec:
-        restartPolicy: Never
-        containers:
-        - name: main
-          image: busybox
-          command: [python, train.py]
-          env: [{name: LR, value: "1"}]
-"""
-
-
-@pytest.fixture
-def pumice(
-    pumice_cluster: Cluster,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Pumice:
-    tmp_path.joinpath("job.yaml").write_text(JOB)
-    return typing(pumice_cluster, namespace, tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
-def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
-    """Another Job of the same name."""
-    del pumice_cluster
-    return StagedJob(api, namespace)
 
 
 def test_submit_prints_the_name_alone(pumice: Pumice, api: Api, namespace: str) -> None:

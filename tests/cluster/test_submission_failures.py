@@ -19,8 +19,7 @@ from tests.cluster.controllers import MAIN
 from tests.cluster.fault_proxy import Call, FaultProxy
 from tests.cluster.staged_cluster import SIGNATURE, Setup, refusing_webhook
 from tests.cluster.staged_jobs import RUNNING, StagedJob
-from tests.cluster.test_submission import JOB
-from tests.cluster.typed_commands import Pumice, typing
+from tests.cluster.typed_commands import JOB, Pumice, typing
 from tests.conftest import SOAK, seed
 from tests.meta.tree import ROOT
 from tests.patience import PATIENCE

@@ -19,6 +19,33 @@ class Result(NamedTuple):
 
 
 Pumice = Callable[..., Result]
+# A file that the tests submit.
+JOB = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata:
+  name: train
+spec:
+  tasks:
+  - name: worker
+    replicas: 2
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - name: main
+          image: busybox
+          command: [python, train.py]
+          env: [{name: LR, value: "1"}]
+"""
+
+
+def set_user(monkeypatch: pytest.MonkeyPatch, home: Path, kubeconfig: Path) -> None:
+    """Give this process the home directory and the kubeconfig of a user without other settings."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "PUMICE_ON"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def typing(
@@ -32,12 +59,10 @@ def typing(
     token: str = "",
 ) -> Pumice:
     """Return a function that types a command in a folder, which is also the home directory."""
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.chdir(folder)
     options = {name: value for name, value in (("server", server), ("token", token)) if value}
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(namespace=namespace, **options)))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "PUMICE_ON", "CI"):
-        monkeypatch.delenv(name, raising=False)
+    set_user(monkeypatch, folder, cluster.kubeconfig(namespace=namespace, **options))
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("CI", raising=False)
 
     def type_command(*words: str, on: str = "admin") -> Result:
         flags = ["--on", on] if on else []
