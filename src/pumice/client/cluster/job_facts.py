@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pumice.client.cluster.archive.kept_logs import KeptLogs, read_kept_logs
 from pumice.client.cluster.connection import Connection
-from pumice.diagnosis.cluster.objects import PodDetails
+from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, PodDetails
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, PODS
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod
@@ -86,33 +86,10 @@ class JobFacts(Struct, frozen=True):
     opened: str = ""  # the run as which it is read, once it is packed and opened
 
 
-class _Times(Struct, rename="camel", frozen=True):
-    started_at: str | None = None
-    finished_at: str | None = None
-
-
-class _State(Struct, frozen=True):
-    running: _Times | None = None
-    terminated: _Times | None = None
-
-
-class _Container(Struct, rename="camel", frozen=True):
-    name: str = ""
-    restart_count: int = 0
-    state: _State = _State()
-    last_state: _State = _State()
-
-
-class _Condition(Struct, rename="camel", frozen=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-
-
 class _Status(Struct, rename="camel", frozen=True):
-    conditions: list[_Condition] = []
-    container_statuses: list[_Container] = []
-    init_container_statuses: list[_Container] = []
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
     pod_ip: str = field(name="podIP", default="")
 
 
@@ -174,7 +151,7 @@ def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -
     pod = _POD.decode(raw)
     status = pod.status
     all_statuses = [*status.init_container_statuses, *status.container_statuses]
-    times = [each for one in all_statuses for each in (one.state.running, one.state.terminated) if each is not None]
+    ends = [one.state.terminated for one in all_statuses if one.state.terminated is not None]
     scheduled = (one for one in status.conditions if one.type == "PodScheduled" and one.status == "True")
     main = [each for one in status.container_statuses for each in (one.state.running, one.state.terminated) if each]
     return ClusterPod(
@@ -184,14 +161,14 @@ def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -
         tuple(map(_container, all_statuses)),
         next((read_time(one.last_transition_time) for one in scheduled), None),
         min(filter(None, (read_time(each.started_at) for each in main)), default=None),
-        max(filter(None, (read_time(each.finished_at) for each in times)), default=None),
+        max(filter(None, (read_time(each.finished_at) for each in ends)), default=None),
         pod.spec.node_name,
         status.pod_ip,
         read_details(raw) if details else PodDetails(),
     )
 
 
-def _container(found: _Container) -> ContainerState:
+def _container(found: ContainerStatus) -> ContainerState:
     state = found.state.running or found.state.terminated or found.last_state.terminated
     started = _NOT_STARTED if state is None else state.started_at or str(EPOCH)
     return ContainerState(found.name, found.restart_count, started, found.state.running is not None)

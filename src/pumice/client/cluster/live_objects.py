@@ -20,7 +20,7 @@ from pumice.store.run_errors import ConnectionFailed, Denied
 
 PATIENCE: Final = 600.0  # seconds
 _LONGEST_PAUSE: Final = 5.0
-_SHORT_WATCH: Final = 1.0
+SHORT_WATCH: Final = 1.0  # seconds; a server that ends watches so early must not be asked in a tight loop
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _MOST_REFUSALS: Final = 8
 
@@ -35,9 +35,12 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-
-
 T = TypeVar("T")
+
+
+def read_metadata(raw: msgspec.Raw) -> _Metadata:
+    """Return the uid and the version of an object; a bookmark of a watch has only a version."""
+    return _OBJECT.decode(raw).metadata
 
 
 @dataclass(slots=True)
@@ -116,9 +119,8 @@ class LiveObjects:
                 patience.succeeded()
                 began = time.monotonic()
                 version = await self._watch(version)
-                if time.monotonic() - began < _SHORT_WATCH:
-                    # A server that ends every watch at once must not be asked in a tight loop.
-                    await asyncio.sleep(_SHORT_WATCH)
+                if time.monotonic() - began < SHORT_WATCH:
+                    await asyncio.sleep(SHORT_WATCH)
             except ApiError as error:
                 # What happened meanwhile is in the next list.
                 version = None
@@ -134,7 +136,7 @@ class LiveObjects:
         async with aclosing(pages):
             async for items, newest in pages:
                 version = newest
-                found |= {_OBJECT.decode(raw).metadata.uid: raw for raw in items}
+                found |= {read_metadata(raw).uid: raw for raw in items}
         self.objects, self.is_listed = found, True
         self._changed.set()
         return version
@@ -149,7 +151,7 @@ class LiveObjects:
         )
         async with aclosing(changes):
             async for kind, raw in changes:
-                metadata = _OBJECT.decode(raw).metadata
+                metadata = read_metadata(raw)
                 version = metadata.resource_version
                 if self.versions is not None and kind != "BOOKMARK":
                     self.versions.append(raw)

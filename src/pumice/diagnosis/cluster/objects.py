@@ -35,6 +35,7 @@ class Terminated(_Part, frozen=True):
     signal: int = 0
     reason: str = ""
     message: str = ""
+    started_at: str | None = None
     finished_at: str | None = None
 
 

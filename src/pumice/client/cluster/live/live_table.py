@@ -15,27 +15,15 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.live_objects import SHORT_WATCH, read_metadata
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.store.run_errors import ConnectionFailed, RunError
+from pumice.store.run_errors import RunError
 
 T = TypeVar("T")
 _LONGEST_PAUSE: Final = 5.0
 _REFUSED_PAUSE: Final = 60.0  # after an error that does not pass by itself, such as a missing right
-_SHORT_WATCH: Final = 1.0
-
-
-class _Metadata(msgspec.Struct, rename="camel", frozen=True):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
@@ -60,11 +48,6 @@ class LiveTable(Generic[T]):
     failure: RunError | None = None  # why it is not current
     _listed: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether all objects were read at least once."""
-        return self._listed.is_set() and (self.failure is None or isinstance(self.failure, ConnectionFailed))
 
     def start(self) -> None:
         if self._task is None:
@@ -93,9 +76,8 @@ class LiveTable(Generic[T]):
                 self._listed.set()
                 began = time.monotonic()
                 version = await self._watch(version)
-                if time.monotonic() - began < _SHORT_WATCH:
-                    # A server that ends every watch at once must not be asked in a tight loop.
-                    await asyncio.sleep(_SHORT_WATCH)
+                if time.monotonic() - began < SHORT_WATCH:
+                    await asyncio.sleep(SHORT_WATCH)
             except ApiError as error:
                 # What happened meanwhile is in the next list, which also shows that the server answers again.
                 version = None
@@ -130,7 +112,7 @@ class LiveTable(Generic[T]):
         )
         async with aclosing(changes):
             async for kind, raw in changes:
-                metadata = _OBJECT.decode(raw).metadata
+                metadata = read_metadata(raw)
                 version = metadata.resource_version or version
                 if kind == "DELETED":
                     self._remove(metadata.uid)
@@ -139,7 +121,7 @@ class LiveTable(Generic[T]):
         return version
 
     def _take(self, raw: msgspec.Raw) -> str:
-        uid = _OBJECT.decode(raw).metadata.uid
+        uid = read_metadata(raw).uid
         try:
             item = self.decode(raw)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError, TypeError, LookupError):

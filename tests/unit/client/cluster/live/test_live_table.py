@@ -95,7 +95,7 @@ def test_changes_are_taken_as_they_come() -> None:
     table, changes = play(Server([[an_object("a")]], [events]))
     assert table.items == {"a": 3}
     assert changes == [(None, 1), (None, 2), (1, 3), (2, None)]
-    assert table.is_read
+    assert table.failure is None
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_what_happened_meanwhile_is_in_the_next_list(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "is_read"),
+    ("error", "kind"),
     [
-        pytest.param(UnreachableError("cut off"), ConnectionFailed, True, id="the connection broke"),
-        pytest.param(ApiError(403, "Forbidden", "no"), ForbiddenError, False, id="no right"),
+        pytest.param(UnreachableError("cut off"), ConnectionFailed, id="the connection broke"),
+        pytest.param(ApiError(403, "Forbidden", "no"), ForbiddenError, id="no right"),
     ],
 )
-def test_what_was_read_stays_and_the_failure_is_said(error: Exception, kind: type[Exception], is_read: bool) -> None:
+def test_what_was_read_stays_and_the_failure_is_said(error: Exception, kind: type[Exception]) -> None:
     found: list[object] = []
 
     async def run() -> None:
@@ -131,11 +131,11 @@ def test_what_was_read_stays_and_the_failure_is_said(error: Exception, kind: typ
         table.start()
         while table.failure is None:  # noqa: ASYNC110 - whatever the table does between
             await asyncio.sleep(0)
-        found.extend((type(table.failure), table.items, table.is_read))
+        found.extend((type(table.failure), table.items))
         await table.close()
 
     asyncio.run(run())
-    assert found == [kind, {"a": 1}, is_read]
+    assert found == [kind, {"a": 1}]
 
 
 def test_an_object_that_cannot_be_read_stays_as_it_was_and_others_are_left_out() -> None:
