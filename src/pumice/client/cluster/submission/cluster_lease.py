@@ -13,7 +13,7 @@ from pumice.client.backend import RunRef, StopRun
 from pumice.client.cluster.submission.checks import Submission, check
 from pumice.client.cluster.submission.submit import submit
 from pumice.client.cluster.watching import watch
-from pumice.client.lease import read_events, start_task
+from pumice.client.lease_events import read_events, start_task
 from pumice.client.values import Status
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
