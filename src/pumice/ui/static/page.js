@@ -11,7 +11,7 @@ import { tick } from "./words.js";
 const PAUSE = 250; // milliseconds between two redraws
 const SLOW = 300; // milliseconds until the page says that it loads
 const LATE = 5000; // milliseconds until it says what it waits for
-const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, held: null, visit: null, turn: 0, going: 0, acting: false };
+const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, changed: false, held: null, visit: null, turn: 0, going: 0, acting: false };
 
 /**
  * Logs and cells draw themselves: they stay as they are, or another choice puts new ones in their place. A log stays
@@ -55,6 +55,7 @@ function visit(url, { push = true, fresh = true, keep = !fresh } = {}) {
     state.going = 0;
     document.body.classList.remove("loading", "late");
     if (state.live) nameLive();
+    if (state.changed && !state.timer) redrawSoon();
   });
   return state.visit;
 }
@@ -86,18 +87,30 @@ async function show(url, { push, fresh, keep }, turn) {
   state.cost = state.drawn - begin;
 }
 
-/** Redraw soon, at most four times a second, and less often where a redraw takes long. */
+/**
+ * Redraw soon, at most four times a second, and less often where a redraw takes long. What changes while a redraw is on
+ * its way may not be in it, so another one follows.
+ */
 function changed(kind) {
   if (kind === "gone") {
     if (!state.acting) location.reload(); // the server says that there is no such job
     return;
   }
   if (kind === "back" && state.logs?.follow) state.logs.toEnd();
-  if (state.timer) return;
+  state.changed = true;
+  if (!state.timer) redrawSoon();
+}
+
+function redrawSoon() {
   const wait = Math.max(0, state.drawn + Math.max(PAUSE, state.cost * 4) - performance.now());
   state.timer = setTimeout(async () => {
-    if (!state.acting) await visit(location.href, { push: false, fresh: false });
+    if (!state.acting && !state.going) {
+      state.changed = false;
+      await visit(location.href, { push: false, fresh: false });
+    }
     state.timer = 0;
+    // The end of an action, and of a visit, calls this again.
+    if (state.changed && !state.acting && !state.going) redrawSoon();
   }, wait);
 }
 
