@@ -329,6 +329,26 @@ def test_a_redraw_that_comes_late_does_not_replace_what_was_chosen_since(
     page.unroute("**/jobs/u-fail")
 
 
+def test_a_change_during_a_redraw_is_drawn(watched: Watched, sample_server: Served) -> None:
+    page = watched.page
+    page.add_init_script(
+        "window.jobs = 0; window.EventSource = class extends EventSource {"
+        " constructor(...words) { super(...words); this.addEventListener('job', () => { window.jobs += 1; }); } };"
+    )
+    page.goto(f"{watched.origin}/jobs/u-fail")
+    page.locator(LIVE).wait_for()
+    held: list[Route] = []
+    page.route("**/jobs/u-fail", lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
+    sample_server.send("job")
+    wait_for(page, lambda: held, "the redraw is held")
+    sample_server.send("job")
+    until(page, "window.jobs === 2")
+    held[0].continue_()
+    wait_for(page, lambda: len(held) > 1, "another redraw follows")
+    held[1].continue_()
+    page.unroute("**/jobs/u-fail")
+
+
 def test_rows_do_not_move_while_one_has_the_focus(watched: Watched, sample_server: Served) -> None:
     page = watched.page
     page.goto(watched.origin)
