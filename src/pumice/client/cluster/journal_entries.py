@@ -67,10 +67,14 @@ class JobJournal:
     _known: set[tuple[object, ...]] = field(default_factory=set)
     _encoder: EventEncoder = field(default_factory=EventEncoder)
     _seq: int = 0
+    _phase: object = None  # the newest that was written
 
     def add(self, facts: JobFacts) -> list[Entry]:
         found = []
+        phase: Moment | None = None
         for each in _moments(facts):
+            if isinstance(each.event, PhaseChanged):
+                phase = each
             # An event that says the same as the phase to which it led is no news.
             if each.key in self._known or ("said", each.key[-1]) in self._known:
                 continue
@@ -79,7 +83,13 @@ class JobJournal:
             if isinstance(each.event, PhaseChanged):
                 # Nor is a phase whose message goes away, as it does when another follows.
                 self._known |= {(*each.key[:-1], ""), ("said", f"{EXECUTE_ACTION}: {each.event.cause}")}
-        found.sort(key=lambda one: (one.follows or one.time, one.restarted, one.rank))
+        found.sort(key=_order)
+        phases = [each.key[1] for each in found if isinstance(each.event, PhaseChanged)]
+        self._phase = phases[-1] if phases else self._phase
+        if phase is not None and phase not in found and phase.key[1] != self._phase:
+            # It was entered twice within a second: the first time is known, and the server knows seconds only.
+            self._phase = phase.key[1]
+            found = sorted([*found, phase], key=_order)
         return [entry for each in found for entry in self._entries(each)]
 
     def _entries(self, moment: Moment) -> Iterator[Entry]:
@@ -93,6 +103,10 @@ class JobJournal:
             self._seq = max(self._seq + 1, sequence_of(moment.time) if self.by_time else 0)
             elapsed = (moment.time - self.record.created).total_seconds()
             yield Entry(self._seq, moment.time, elapsed, kind, msgspec.Raw(msgspec.json.encode(value)))
+
+
+def _order(moment: Moment) -> tuple[dt.datetime, bool, int]:
+    return moment.follows or moment.time, moment.restarted, moment.rank
 
 
 def sequence_of(time: dt.datetime) -> int:

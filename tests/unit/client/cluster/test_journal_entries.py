@@ -159,6 +159,18 @@ def test_a_phase_that_is_entered_again_is_shown_once() -> None:
     assert _shown(journal, _facts(_phases("Restarting", "Pending", "Running", retries=1))) == [("Running", "")]
 
 
+def test_a_phase_that_is_entered_again_within_a_second_is_shown() -> None:
+    """A restart that a person asked for is no attempt of its own: nothing but the order tells the two apart."""
+    facts = _facts(_phases("Pending", "Running", retries=0))
+    journal = JobJournal(record_of(facts))
+    journal.add(facts)
+    restarting = _facts(_phases("Pending", "Running", "Restarting", retries=0, message="asked for"))
+    assert _shown(journal, restarting) == [("Restarting", "asked for")]
+    again = _facts(_phases("Restarting", "Pending", "Running", retries=0))
+    assert _shown(journal, again) == [("Running", "")]
+    assert _shown(journal, again) == []
+
+
 def test_what_was_gone_when_it_was_read_is_shown_if_the_watch_has_seen_it() -> None:
     facts = _facts(_phases("Pending", "Running", retries=0))
     journal = JobJournal(record_of(facts))
