@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import pumice
+from pumice.store.events import RunEvent
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers, phase
@@ -152,6 +153,16 @@ def test_an_asynchronous_client_does_the_same(
             with pytest.raises(asyncio.CancelledError):
                 await running
             assert (await (await client.get("fourth")).status()).outcome == "Stopped"
+            # Cancelled as soon as there is a Job, before anyone has its handle.
+            lease = await client.lease(job, {"name": "fifth"})
+
+            def listener(_event: RunEvent) -> None:
+                opening.cancel()
+
+            opening = asyncio.create_task(lease.open(listener))
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            assert (await (await client.get("fifth")).status()).outcome == "Stopped"
 
     asyncio.run(story())
     assert "run second   on admin/" in capsys.readouterr().err

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from pumice.client.backend import RunRef
     from pumice.store.events import Listener, RunEvent
     from pumice.store.run_end import Stop
     from pumice.store.run_request import RunRequest
+
+# An event loop keeps only weak references to tasks.
+_TASKS: Final[set[asyncio.Task[None]]] = set()
 
 
 class CheckedRun(Protocol):
@@ -68,3 +73,25 @@ class Lease(Protocol):
         """Request `detach` without waiting for the answer."""
 
     async def ended(self) -> None: ...  # return when the run has ended or is detached
+
+
+def start_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a task that ends only when its work does."""
+    task = asyncio.get_running_loop().create_task(work)
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)
+    return task
+
+
+async def read_events(lease: Lease, listener: Listener, begun: asyncio.Future[None]) -> None:
+    """Give a listener the events of a run. `begun` gets its result as soon as there is a run, or why there is none."""
+    try:
+        async with aclosing(lease.events()) as events:
+            async for event in events:
+                listener(event)
+                if lease.has_begun and not begun.done():
+                    begun.set_result(None)
+    except Exception as error:
+        if begun.done():
+            raise
+        begun.set_exception(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.client.backend import RunRef
-from pumice.client.lease_events import read_events, start_task
+from pumice.client.lease import read_events, start_task
 from pumice.client.local.local_backend import LocalBackend
 from pumice.diagnosis.outcome import Outcome, StopReason
 from pumice.engines.local.clock import elapsed

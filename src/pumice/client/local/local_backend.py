@@ -23,7 +23,6 @@ from pumice.client.backend import (
     Update,
     silent,
 )
-from pumice.client.lease import CheckedRun
 from pumice.client.local.pods.local_pods import LocalPods
 from pumice.client.local.run_reader import beside_loop, check_followable, ref_of
 from pumice.client.values import Status
@@ -31,6 +30,7 @@ from pumice.model.problem import Position, Problem
 from pumice.store.run_errors import InvalidOption
 
 if TYPE_CHECKING:
+    from pumice.client.lease import CheckedRun
     from pumice.client.local.lease import LocalLease
     from pumice.client.local.leftovers import Leftovers, Retention
     from pumice.diagnosis.why import Why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -13,8 +13,9 @@ from pumice.client.backend import RunRef, StopRun
 from pumice.client.cluster.submission.checks import Submission, check
 from pumice.client.cluster.submission.submit import submit
 from pumice.client.cluster.watching import watch
-from pumice.client.lease_events import read_events, start_task
+from pumice.client.lease import read_events, start_task
 from pumice.client.values import Status
+from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
 from pumice.model.text import shown_words
@@ -199,6 +200,10 @@ class ClusterLease:
             await asyncio.gather(self._task, return_exceptions=True)
             if run is not None:
                 await self._end(run)
+            with suppress(RunError):
+                # As for a run that is cancelled later: it has ended when this returns.
+                if self._ref is not None and self._stop is not None:
+                    await wait(self._backend, [self._ref])
             raise
         return self.ref
 
