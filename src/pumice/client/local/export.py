@@ -1,4 +1,4 @@
-"""Packs a run into an archive, to share or to keep it. Values of secret variables are left out.
+"""Packs a run into an archive, to share or to keep it. Values of secret variables and the code of the job are left out.
 
 Logs are packed as they were written: programs may have printed secrets.
 """
@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from pumice.store.code.run_code import FILE as CODE
 from pumice.store.code.snapshots import SNAPSHOT, SNAPSHOT_LIST
 from pumice.store.files.owner_lock import FILE as OWNER_LOCK
 from pumice.store.files.run_directory import KEPT, SCRATCH
@@ -18,7 +19,7 @@ from pumice.store.journal import RESERVE
 from pumice.store.redaction import redacted_line
 
 _LOGS: Final = frozenset({".log", ".idx"})
-_LEFT_OUT: Final = frozenset({OWNER_LOCK, RESERVE, SUPERVISOR_LOG, SNAPSHOT_LIST})
+_LEFT_OUT: Final = frozenset({OWNER_LOCK, RESERVE, SUPERVISOR_LOG, SNAPSHOT_LIST, CODE})
 
 
 def export(run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:

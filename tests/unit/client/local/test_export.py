@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pumice.client.local.export import export
-from pumice.store.files.run_store import RunStore
+from pumice.store.code.run_code import RecordedFile, RunCode, write_code
+from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.redaction import REDACTED, redacted
 from scripts.made_jobs import JOBS
 from scripts.made_runs import RunMaker, Story, Try
@@ -46,16 +47,29 @@ def test_secrets_are_left_out_of_words_and_annotations(found: object, packed: ob
     assert redacted(found) == packed
 
 
-def test_the_text_of_the_file_is_left_out_too(tmp_path: Path) -> None:
-    store = RunStore(tmp_path / "pumice")
-    maker = RunMaker(store, tmp_path / "jobs", dt.datetime(2026, 11, 17, tzinfo=dt.UTC))
-    text = JOBS["pytorch-job"].replace("DATA_DIR", "API_KEY").replace("/data", "hunter2")
-    run = maker.make(Story("pytorch-job", [Try(1.0)], "Completed", text=text))
-    assert "hunter2" in (run.directory / "run.json").read_text()
+def _made(tmp_path: Path, text: str) -> StoredRun:
+    maker = RunMaker(RunStore(tmp_path / "pumice"), tmp_path / "jobs", dt.datetime(2026, 11, 17, tzinfo=dt.UTC))
+    return maker.make(Story("pytorch-job", [Try(1.0)], "Completed", text=text))
+
+
+def _packed(run: StoredRun) -> dict[str, bytes]:
     out = io.BytesIO()
     export(run, out)
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
         found = {name: archive.extractfile(name) for name in archive.getnames()}
-        packed = b"".join(file.read() for file in found.values() if file is not None)
+        return {name: file.read() for name, file in found.items() if file is not None}
+
+
+def test_the_text_of_the_file_is_left_out_too(tmp_path: Path) -> None:
+    text = JOBS["pytorch-job"].replace("DATA_DIR", "API_KEY").replace("/data", "hunter2")
+    run = _made(tmp_path, text)
+    assert "hunter2" in (run.directory / "run.json").read_text()
+    packed = b"".join(_packed(run).values())
     assert b"API_KEY" in packed
     assert b"hunter2" not in packed
+
+
+def test_the_code_of_the_run_is_left_out(tmp_path: Path) -> None:
+    run = _made(tmp_path, JOBS["pytorch-job"])
+    write_code(run.directory, RunCode(directory="/home/me", files=(RecordedFile(path="train.py", content=b"x = 1"),)))
+    assert not [name for name, content in _packed(run).items() if name.endswith("code.json") or b"train.py" in content]
