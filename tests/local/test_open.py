@@ -52,6 +52,9 @@ def test_a_run_looks_the_same_elsewhere(terminal: Terminal) -> None:
             re.sub("(?m)^ *(mode|directory): .*\n", "", text) for text in (here.out, here.err, there.out, there.err)
         ]
         assert [text.replace("trial:1@file", run) for text in plain[2:]] == plain[:2], words
+    look = re.search(r"next +pumice (.*)", elsewhere(terminal, "why", "trial:1@file").out)
+    assert look is not None
+    assert "bad news of trial-w-" in elsewhere(terminal, *look[1].split()).out
     assert elsewhere(terminal, "rm", "trial:1@file").code == 0
 
 
