@@ -171,8 +171,17 @@ async def find_pod(backend: Backend, text: str) -> tuple[RunRef, str]:
     """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRun."""
     found = parse_pod(text)
     if found is None:
-        raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX")
+        raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX", await _a_pod_of(backend, text))
     return await backend.find(found[0]), found[1]
+
+
+async def _a_pod_of(backend: Backend, text: str) -> str:
+    """Return a hint for who names a run where a pod is wanted; empty if no run is named so."""
+    with suppress(RunError):
+        run = await backend.find(text)
+        gang = (await backend.status(run)).gang
+        return f"{text} is a run; a pod of it is {run}/{gang[0].task}-0" if gang else ""
+    return ""
 
 
 async def one_or_more(backend: Backend, texts: Sequence[str]) -> list[RunRef]:
