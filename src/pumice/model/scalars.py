@@ -70,10 +70,16 @@ def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
     # YAML reads an integer with too many digits as a float.
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
         fits = isinstance(value, int) and -bound <= value < bound
-        return None if fits else ScalarMisfit(f"from {-bound} to {bound - 1}")
+        return None if fits else _range(bound)
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
-        return ScalarMisfit("a whole number", "remove the quotes")
+        # One of hundreds of digits is a string also without quotes.
+        fits = len(value) <= len(str(-bound)) and -bound <= int(value) < bound
+        return ScalarMisfit("a whole number", "remove the quotes") if fits else _range(bound)
     return ScalarMisfit("a whole number")
+
+
+def _range(bound: int) -> ScalarMisfit:
+    return ScalarMisfit(f"from {-bound} to {bound - 1}")
 
 
 def _int32(value: object) -> ScalarMisfit | None:

@@ -63,6 +63,10 @@ def test_what_fits(type_: str, value: object) -> None:
         pytest.param("string", None, ScalarMisfit("a string"), id="null for a string"),
         pytest.param("string", ["a"], ScalarMisfit("a string"), id="a list for a string"),
         pytest.param("int32", "80", ScalarMisfit("a whole number", "remove the quotes"), id="a quoted number"),
+        pytest.param(
+            "int32", "9" * 5000, ScalarMisfit("from -2147483648 to 2147483647"), id="too many digits for YAML"
+        ),
+        pytest.param("int32", str(2**31), ScalarMisfit("from -2147483648 to 2147483647"), id="quoted, above int32"),
         pytest.param("int32", "eighty", ScalarMisfit("a whole number"), id="a word for a number"),
         pytest.param("int32", True, ScalarMisfit("a whole number"), id="a boolean for a number"),
         pytest.param("int32", 1.5, ScalarMisfit("a whole number"), id="a fraction"),
