@@ -182,6 +182,17 @@ def test_commands_in_a_hostile_environment(finished: Path, shell: str, code: int
     assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done
 
 
+def test_a_run_that_cannot_be_stored_is_refused_in_words(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path)
+    file = terminal.workspace.write(job(task("w", "true")))
+    runs = terminal.workspace.state / "runs" / "default"
+    runs.mkdir(parents=True)
+    (runs / "trial").touch()
+    refused = terminal("submit", file, code=1)
+    terminal("service", "stop", code=None)
+    assert refused.err.splitlines()[0] == f"the run cannot be stored: {runs / 'trial'}: file exists"
+
+
 def test_a_store_that_may_not_be_read_or_written(finished: Path, tmp_path: Path) -> None:
     """As root, another user tries; the store is closed to others."""
     shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)

@@ -233,7 +233,9 @@ class Service:
         except msgspec.ValidationError as error:
             raise InvalidOption(f"not a run: {error}") from error
         except OSError as error:
-            raise StoreError(f"the run cannot be stored: {error}", f"make room in {self.paths.state}") from error
+            where = f"{error.filename}: " if error.filename else ""
+            why = where + (error.strerror or str(error)).lower()
+            raise StoreError(f"the run cannot be stored: {why}", f"make room in {self.paths.state}") from error
         self._changed.set()
         return {"run": run.ref, "uid": run.record.uid, "directory": str(run.directory)}
 
