@@ -36,7 +36,7 @@ _IMPORT: Final = re.compile(r"^[ \t]*(?:from[ \t]+(\w+)|import[ \t]+([\w., \t]+)
 _LOCAL_RANK: Final = re.compile(r"""\b(?:environ\s*(?:\[|\.get\s*\()|getenv\s*\()\s*["']LOCAL_RANK["']""")
 
 
-_JOB_SUFFIXES: Final = (".yaml", ".yml", ".json")
+JOB_SUFFIXES: Final = (".yaml", ".yml", ".json")
 _HEAD: Final = 1 << 16  # bytes that say what a file is
 
 
@@ -53,7 +53,7 @@ def _is_script(path: Path, file: str) -> bool:
     """Raises OSError, ValueError and InvalidOption."""
     if not os.path.lexists(file):
         _refuse_missing(path, file)
-    if path.suffix.lower() in _JOB_SUFFIXES:
+    if path.suffix.lower() in JOB_SUFFIXES:
         return False
     if path.is_dir():
         raise _refused(file, "is a directory", "name a script or a Job file in it")
@@ -81,12 +81,12 @@ def _refuse_missing(path: Path, file: str) -> None:
     if rest and Path(first).is_file():
         again = f"pumice run {shlex.quote(first)} -- {rest}"
         raise _refused(file, "no such file", f"arguments of the program go after --: {again}")
-    plain, is_job = path.with_suffix(""), path.suffix.lower() in _JOB_SUFFIXES
+    plain, is_job = path.with_suffix(""), path.suffix.lower() in JOB_SUFFIXES
     scripts = [path.with_suffix(each) for each in STARTED_BY if path.with_suffix(each).is_file()]
     if is_job and scripts:
         script = shlex.quote(str(scripts[0]))
         raise _refused(file, "no such file", f"pumice run {script} runs the script; pumice init {script} writes it")
-    others = [path.with_name(f"{path.name}{each}") for each in (*STARTED_BY, *_JOB_SUFFIXES)]
+    others = [path.with_name(f"{path.name}{each}") for each in (*STARTED_BY, *JOB_SUFFIXES)]
     others += [plain] if is_job and plain.suffix in STARTED_BY else []
     others += scripts if path.suffix not in STARTED_BY else []
     if similar := next((each for each in others if each.is_file()), None):
@@ -97,7 +97,7 @@ def _refuse_missing(path: Path, file: str) -> None:
 
 def _nearest(path: Path) -> str:
     try:
-        names = [each.name for each in path.parent.iterdir() if each.suffix in (*STARTED_BY, *_JOB_SUFFIXES)]
+        names = [each.name for each in path.parent.iterdir() if each.suffix in (*STARTED_BY, *JOB_SUFFIXES)]
     except OSError:
         return ""
     other = nearest(path.name, names)

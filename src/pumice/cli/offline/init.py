@@ -17,6 +17,7 @@ from pumice.client.job_templates import FRAMEWORKS
 from pumice.client.script_jobs import (
     DEFAULT_GPUS,
     DEFAULT_WORKERS,
+    JOB_SUFFIXES,
     ScriptOptions,
     guess,
     number_error,
@@ -116,6 +117,8 @@ def _script_error(script: str) -> str:
         return "name a script, such as train.py"
     if not script.isprintable():
         return "must not contain control characters"
+    if Path(script).suffix.lower() in JOB_SUFFIXES:
+        return "has the name of a Job file; name a script, such as train.py, and the file to write with -o"
     return "is a directory; name a script in it" if os.path.isdir(script) else ""
 
 

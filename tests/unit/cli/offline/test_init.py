@@ -300,6 +300,13 @@ def test_a_file_that_cannot_be_written(terminal: Terminal) -> None:
     )
 
 
+@pytest.mark.parametrize("name", [pytest.param("train.yaml", id="yaml"), pytest.param("job.YML", id="capitals")])
+def test_a_job_file_is_no_script(name: str, terminal: Terminal) -> None:
+    why = "has the name of a Job file; name a script, such as train.py, and the file to write with -o"
+    assert terminal.run("init", name) == (2, "", f"SCRIPT: {name}: {why}\n")
+    assert not list(terminal.folder.glob("*.yaml"))
+
+
 def test_all_mistakes_are_reported_at_once(terminal: Terminal) -> None:
     (terminal.folder / "src").mkdir()
     result = terminal.run("init", "src", "--workers", "0", "--gpus", "-1", "--name", "My_Job", "-o", "a\nb")
