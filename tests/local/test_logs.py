@@ -96,6 +96,8 @@ def test_selections(ran: tuple[Workspace, Result], words: Sequence[str], shown: 
         pytest.param(["w-9"], "trial:1\nw-9: no such run, and no such pod of trial:1", id="pod"),
         pytest.param(["trial/v-0"], "trial:1/v-0: no such pod", id="pod of a run"),
         pytest.param(["trial:1/"], "trial:1/: must be RUN, TASK-INDEX or RUN/TASK-INDEX", id="neither"),
+        pytest.param(["--pod", "w"], "--pod: w: must be TASK-INDEX, such as worker-0", id="no pod"),
+        pytest.param(["--pod", "trial:1/w-0"], "--pod: trial:1/w-0: must be TASK-INDEX", id="pod with a run"),
         pytest.param(["trial", "--task", "v"], "--task: v: no such task of trial:1", id="task"),
         pytest.param(["trial", "-c", "v"], "--container: v: no such container of trial:1", id="container"),
         pytest.param(["trial", "--attempt", "2"], "--attempt: 2: no such attempt of trial:1", id="attempt"),

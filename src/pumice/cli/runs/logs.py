@@ -31,7 +31,7 @@ from pumice.store.logs.log_index import GAP
 from pumice.store.logs.log_reader import LogSelection
 from pumice.store.logs.log_source import UNKNOWN, Execution, LogBatch, stream_of
 from pumice.store.run_errors import InvalidOption, NoSuchRun
-from pumice.store.run_names import LAST
+from pumice.store.run_names import LAST, parse_pod
 
 _NANOSECONDS: Final = 10**9
 
@@ -134,6 +134,8 @@ def _targets(args: argparse.Namespace) -> list[str]:
     named = next((target for target in args.targets if "/" in target), "") if args.pod else ""
     if named:
         raise InvalidOption(f"{named} names a pod already", "name the run, or leave out --pod", Position(option="pod"))
+    if wrong := next((pod for pod in args.pod if parse_pod(pod) is None or "/" in pod), ""):
+        raise InvalidOption(f"{escaped(wrong)}: must be TASK-INDEX, such as worker-0", where=Position(option="pod"))
     runs = args.targets or [LAST]
     return [f"{run}/{pod}" for run in runs for pod in args.pod] or args.targets
 
