@@ -7,6 +7,8 @@ from typing import Final
 
 from pumice.diagnosis.cluster.admission_errors import Refusal, read_refusal
 from pumice.diagnosis.cluster.cause import Cause, event_line
+from pumice.diagnosis.cluster.gang_layer import lacks_queue
+from pumice.diagnosis.cluster.objects import Lease
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
@@ -66,9 +68,12 @@ def no_controller(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     status = EvidenceLine(kind=KIND, name=job.name, field="status.state.phase", since=reading.created, text="is empty")
     lines, hints = [status], [Hint("an administrator installs a controller", "pumice install")]
     newest = max(known(leases), key=lambda lease: read_time(lease.spec.renew_time) or EPOCH, default=None)
+    if lacks_queue(reading) and (newest is None or _serves(newest, now)):
+        # A controller that is at work looks no different then.
+        return None
     if newest is not None:
         renewed = read_time(newest.spec.renew_time) or EPOCH
-        serves = bool(newest.spec.holder_identity) and now <= after(renewed, newest.spec.lease_duration_seconds)
+        serves = _serves(newest, now)
         name, holder = newest.metadata.name, newest.spec.holder_identity or "nobody"
         text = f"held by {holder}, {'renewed in time' if serves else 'not renewed in time'}"
         lines.append(EvidenceLine(kind="Lease", name=name, field="spec.renewTime", since=renewed, text=text))
@@ -81,6 +86,11 @@ def no_controller(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     return Cause(
         code=WhyCode.STARTING, message=message, since=reading.created, evidence=tuple(lines), hints=tuple(hints)
     )
+
+
+def _serves(lease: Lease, now: dt.datetime) -> bool:
+    renewed = read_time(lease.spec.renew_time) or EPOCH
+    return bool(lease.spec.holder_identity) and now <= after(renewed, lease.spec.lease_duration_seconds)
 
 
 def refusal(reading: ClusterReading) -> Cause | None:

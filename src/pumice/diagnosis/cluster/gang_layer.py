@@ -36,19 +36,35 @@ _ZERO: Final = Quantity()
 
 def queue_cause(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     """Return why Volcano's scheduler has not let the gang into its queue."""
-    groups, job = known(reading.pod_groups), reading.job
-    if not reading.has_volcano or job.spec.scheduler_name not in ("", VOLCANO_SCHEDULER):
+    group = _volcanos(reading)
+    if not _is_queued(reading) or (reading.attempt if group is None else group.status.phase not in ("", "Pending")):
         return None
-    group = next((each for each in groups if each.is_volcano), None)
-    if reading.attempt if group is None else group.status.phase not in ("", "Pending"):
-        return None
-    name = (str(group.spec.get("queue") or "") if group is not None else "") or job.spec.queue or "default"
+    name = _queue_name(reading, group)
     queue = next((each for each in known(reading.queues) if each.name == name), None)
-    if queue is None and not isinstance(reading.queues, Unread):
+    if lacks_queue(reading):
         return _without_queue(reading, name, group)
     if queue is not None and queue.state != OPEN:
         return _closed(reading, queue)
     return None if group is None else _held(reading, group, name, queue, now)
+
+
+def lacks_queue(reading: ClusterReading) -> bool:
+    """Whether the queue of the Job does not exist. Volcano's controller does not even write a status then."""
+    name = _queue_name(reading, _volcanos(reading))
+    is_known = _is_queued(reading) and not isinstance(reading.queues, Unread)
+    return is_known and all(each.name != name for each in known(reading.queues))
+
+
+def _is_queued(reading: ClusterReading) -> bool:
+    return reading.has_volcano and reading.job.spec.scheduler_name in ("", VOLCANO_SCHEDULER)
+
+
+def _volcanos(reading: ClusterReading) -> PodGroup | None:
+    return next((each for each in known(reading.pod_groups) if each.is_volcano), None)
+
+
+def _queue_name(reading: ClusterReading, group: PodGroup | None) -> str:
+    return (str(group.spec.get("queue") or "") if group is not None else "") or reading.job.spec.queue or "default"
 
 
 def _without_queue(reading: ClusterReading, name: str, group: PodGroup | None) -> Cause:

@@ -6,6 +6,7 @@ import pytest
 
 from pumice.diagnosis.cluster.controller_layer import dependency, no_controller, refusal, restart
 from pumice.diagnosis.cluster.reading import Unread
+from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster
 from pumice.model.job import DependsOn
 from tests.builders import UID, a_task
 from tests.unit.diagnosis.cluster.readings import NOW, ago, container, event, job, lease, pod, reading
@@ -129,3 +130,9 @@ def test_a_job_that_nobody_looks_at(fields: dict[str, Any], message: str) -> Non
     assert cause is not None
     assert message in cause.message
     assert no_controller(reading(job()), NOW) is None
+
+
+@pytest.mark.parametrize("leases", [(), (lease(),), UNREAD])
+def test_a_queue_that_does_not_exist_keeps_volcanos_controller_from_writing_a_status(leases: Any) -> None:
+    why = why_on_cluster(reading(job(phase=""), leases=leases, queues=(), pod_groups=()), NOW)
+    assert why.message.startswith("queue default does not exist")
