@@ -196,11 +196,11 @@ def why_lines(why: Why, now: dt.datetime | None = None) -> list[str]:
     # A verdict has its own evidence, and ends with what to type next.
     evidence = [f"  {_evidence(line, now)}" for line in why.evidence if not has_verdict]
     hints = why.hints if why.verdict is None else tuple(hint for hint in why.hints if hint.command is None)
-    return [
-        text,
-        *evidence,
-        *(f"  {hint.text}: {hint.command}" if hint.command else f"  {hint.text}" for hint in hints),
-    ]
+    return [text, *evidence, *(f"  {hint_text(hint)}" for hint in hints)]
+
+
+def hint_text(hint: Hint) -> str:
+    return f"{hint.text}: {hint.command}" if hint.command else hint.text
 
 
 def _evidence(line: EvidenceLine, now: dt.datetime | None) -> str:

@@ -19,6 +19,7 @@ from pumice.diagnosis.hang import PodActivity, hang_text
 from pumice.diagnosis.outcome import command_text
 from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.verdict_lines import COPIED_ROWS, heading_text, row_line, verdict_rows
+from pumice.diagnosis.why import hint_text
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobStatus
@@ -119,7 +120,7 @@ class TextView(Struct):
             case RunWaits(why):
                 self._print(f"waits: {escaped(why.text)}")
                 for hint in why.hints[:1]:
-                    self._print(f"  hint: {hint.text}: {hint.command}")
+                    self._print(f"  hint: {hint_text(hint)}")
             case Progress(message, transient) if transient and self.screen.terminal is not None:
                 self.screen.draw([escaped(message)])
                 return

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.diagnosis.hang import Hang, PodActivity
+from pumice.diagnosis.why import Hint, Why, WhyCode
 from pumice.model.problem import Position
 from pumice.model.snapshot import PodPhase
 from pumice.store.events import (
@@ -26,6 +27,7 @@ from pumice.store.events import (
     RunEvent,
     RunHangs,
     RunPlanned,
+    RunWaits,
     Stopping,
     Tick,
     WarningIssued,
@@ -143,6 +145,11 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             ContainerRestarted(pod("m", 0, PodPhase.RUNNING), end(9, container="two"), 1),
             "0.0s  m-0 two restart 1: exit code 9: words",
             id="one of two containers",
+        ),
+        pytest.param(
+            RunWaits(Why(run="job", code=WhyCode.QUEUE, since=None, message="no queue", hints=(Hint("make one"),))),
+            "waits: no queue\n  hint: make one",
+            id="a hint without a command",
         ),
         pytest.param(
             PodChanged(pod("w", 1, PodPhase.FAILED, end(5)), follows="no policy acts on PodFailed"),
