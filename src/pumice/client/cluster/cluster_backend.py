@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,14 +14,23 @@ from pumice.client.backend import Listing, RunRef, Selection, Update
 from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.job_changes import JobChanges
 from pumice.client.cluster.job_end import COMMAND_ISSUED
-from pumice.client.cluster.job_facts import JobEventFact, JobFacts, read_event, read_facts, read_job
+from pumice.client.cluster.job_facts import (
+    ClusterPod,
+    JobEventFact,
+    JobFacts,
+    read_any_pod,
+    read_event,
+    read_facts,
+    read_job,
+)
 from pumice.client.cluster.job_rows import JobTable, listed
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.live_objects import PATIENCE, LiveObjects, live, patiently
 from pumice.client.cluster.log_ends import with_last_lines
 from pumice.client.cluster.summary import summary
 from pumice.client.values import Status
-from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS
+from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
+from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Command, Option
 from pumice.model.suggestions import did_you_mean
@@ -128,10 +137,13 @@ class ClusterBackend(JobChanges):
             await self.connection.check_namespace()
         for name in table.missing:
             await self.find(name)
-        return await self._decided(table)
+        return await self._decided(table, {})
 
-    async def _decided(self, table: JobTable) -> Listing:
-        """Return the listing, with the Jobs of Volcano's controller that a person has stopped."""
+    async def _decided(self, table: JobTable, pods: dict[str, list[ClusterPod]]) -> Listing:
+        """Return the listing, with what only events and pods say of the Jobs that Volcano's controller has ended.
+
+        `pods` has those of Jobs that were listed before, by uid; more are added.
+        """
         if table.undecided:
             by_uid: dict[str, list[JobEventFact]] = {}
             with suppress(Denied):
@@ -140,19 +152,34 @@ class ClusterBackend(JobChanges):
                 )
                 for uid, event in sorted(filter(None, map(read_event, raw_events)), key=lambda each: each[1].time):
                     by_uid.setdefault(uid, []).append(event)
-            table.decide(by_uid)
+            with suppress(Denied):
+                if new := table.uncounted - pods.keys():
+                    found = await self._pods_of(new)
+                    pods.update({uid: found.get(uid, []) for uid in new})
+            table.decide(by_uid, pods)
         return table.listing()
+
+    async def _pods_of(self, uids: Collection[str]) -> dict[str, list[ClusterPod]]:
+        """Return the pods of these Jobs, by the uid of their Job."""
+        pods: dict[str, list[ClusterPod]] = {}
+        async with aclosing(self.connection.each(PODS, self.connection.namespace, labels=keys.JOB_NAME)) as each:
+            async for raw in each:
+                found = read_any_pod(raw)
+                if found is not None and found[0] in uids:
+                    pods.setdefault(found[0], []).append(found[1])
+        return pods
 
     async def listings(self, selection: Selection) -> AsyncGenerator[Listing, None]:
         me = await self._me(selection)
         jobs = LiveObjects(self.connection, JOBS, self.connection.namespace, labels=selection.labels)
+        pods: dict[str, list[ClusterPod]] = {}
         async with live(jobs):
             await jobs.changed(PATIENCE)
             while True:
                 table = JobTable(self.name, selection, self.now(), me)
                 for raw in jobs.objects.values():
                     table.add(raw)
-                yield await self._decided(table)
+                yield await self._decided(table, pods)
                 await asyncio.sleep(_PAUSE)
                 await jobs.changed(_LONGEST_PAUSE)
 

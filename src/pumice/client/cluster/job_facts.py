@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,12 +20,16 @@ from pumice.engines.kubernetes.cache.decode_jobs import decode_job
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod
 from pumice.model import keys
 from pumice.model.job import Job, Manifest, Metadata
-from pumice.model.snapshot import ObservedPod
+from pumice.model.snapshot import ObservedPod, PodPhase
+from pumice.model.status import JobStatus
 from pumice.model.units import EPOCH, read_time
+from pumice.model.vocabulary import Phase
+from pumice.reconcile.phases import FINAL
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.store.run_errors import Denied
 
 _NOT_STARTED: Final = ""
+_OVER: Final = FINAL | {Phase.ABORTED}
 # What a diagnosis reads of a pod's spec, besides its claims.
 _SPEC: Final = (
     "nodeName",
@@ -212,7 +217,7 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
     events.sort(key=lambda each: each.time)
     return JobFacts(
         manifest,
-        job,
+        counted(job, pods),
         in_order(job, pods),
         events,
         unreadable,
@@ -221,6 +226,20 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
         kubeconfig=connection.kubeconfig,
         kept=kept,
     )
+
+
+def lacks_counts(status: JobStatus) -> bool:
+    """Whether a Job has ended, and its status counts no pod, as Volcano's controller leaves it from 1.14 on."""
+    return status.state.phase in _OVER and not status.running + status.succeeded + status.failed
+
+
+def counted(job: Job, pods: Iterable[ClusterPod]) -> Job:
+    """Return a Job with the numbers of its pods where its controller has not counted them."""
+    status = job.status
+    if not lacks_counts(status):
+        return job
+    seen = Counter(each.observed.phase for each in pods if not each.observed.is_deleting)
+    return replace(job, status=replace(status, succeeded=seen[PodPhase.SUCCEEDED], failed=seen[PodPhase.FAILED]))
 
 
 def in_order(job: Job, pods: Sequence[ClusterPod]) -> list[ClusterPod]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -16,7 +17,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.client.backend import Listing, Selection
-from pumice.client.cluster.job_facts import JobEventFact, JobFacts, read_job
+from pumice.client.cluster.job_facts import (
+    ClusterPod,
+    JobEventFact,
+    JobFacts,
+    counted,
+    in_order,
+    lacks_counts,
+    read_job,
+)
 from pumice.client.cluster.journal_entries import WAITING, has_begun, history_of, read_args
 from pumice.client.cluster.summary import pod_counts, summary_of
 from pumice.client.values import Status
@@ -29,6 +38,8 @@ from pumice.reconcile.ledger import most_attempts
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_record import DETACHED
 
+OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
+NO_PODS: Final = MappingProxyType[str, Sequence[ClusterPod]]({})
 RECENT: Final = dt.timedelta(hours=24)
 _STOPPED: Final = (Phase.ABORTED, Phase.TERMINATED)
 _AT_ONCE: Final = frozenset({"", Phase.PENDING, Phase.RUNNING, Phase.COMPLETED})
@@ -70,6 +81,7 @@ _JOB: Final = msgspec.json.Decoder(_Job)
 class JobRow(Struct, frozen=True):
     status: Status
     submitted_by: str
+    is_counted: bool = True  # its status has the numbers of its pods
 
 
 def job_row(raw: bytes | msgspec.Raw, on: str, since: dt.datetime | None = None) -> JobRow | None:
@@ -83,7 +95,13 @@ def job_row(raw: bytes | msgspec.Raw, on: str, since: dt.datetime | None = None)
     if since is not None and state.phase in FINAL and (read_time(state.last_transition_time) or since) < since:
         return None
     status = _at_once(job, on) if state.phase in _AT_ONCE else _derived(raw, on)
-    return JobRow(replace(status, queue=job.spec.queue or "default"), job.metadata.annotations.submitted_by)
+    status = replace(status, queue=job.spec.queue or "default")
+    return JobRow(status, job.metadata.annotations.submitted_by, not is_volcanos_end(job.status))
+
+
+def is_volcanos_end(status: JobStatus) -> bool:
+    """Whether Volcano's controller has ended a Job without counting its pods."""
+    return lacks_counts(status) and not any(key.startswith(OWN) for key in status.controlled_resources)
 
 
 def listed(raw: bytes | msgspec.Raw, on: str) -> Status:
@@ -101,7 +119,8 @@ class JobTable:
     now: dt.datetime
     me: str = ""  # the user whose Jobs are wanted; empty for all
     seen: set[str] = field(default_factory=set)  # names
-    undecided: list[bytes | msgspec.Raw] = field(default_factory=list)  # only events say whether a person asked
+    undecided: list[bytes | msgspec.Raw] = field(default_factory=list)  # events and pods say how they ended
+    uncounted: set[str] = field(default_factory=set)  # uids of Jobs of which only the pods say how many succeeded
     _rows: list[Status] = field(default_factory=list)
     _others: int = 0  # rows of other users
 
@@ -121,16 +140,26 @@ class JobTable:
         if self.me and row.submitted_by != self.me:
             self._others += 1
             return
-        if status.phase in _STOPPED and not status.reason:
+        if not row.is_counted:
+            self.uncounted.add(status.uid)
+        if (status.phase in _STOPPED and not status.reason) or (status.is_over and not row.is_counted):
             self.undecided.append(raw)
         else:
             self._rows.append(status)
 
-    def decide(self, events: Mapping[str, Sequence[JobEventFact]]) -> None:
-        """Add the rows that are undecided, with the events of Commands by the uid of their Job."""
+    def decide(
+        self, events: Mapping[str, Sequence[JobEventFact]], pods: Mapping[str, Sequence[ClusterPod]] = NO_PODS
+    ) -> None:
+        """Add the rows that are undecided, with the events of Commands and the pods by the uid of their Job."""
         for raw in self.undecided:
-            facts = JobFacts(*read_job(raw))
-            facts = replace(facts, events=events.get(facts.job.uid, ()))
+            manifest, job = read_job(raw)
+            of_job = in_order(job, pods.get(job.uid, ()))
+            job = counted(job, of_job)
+            if job.status.state.phase == Phase.COMPLETED:
+                numbers = pod_counts(job.status, job.total_replicas)
+                self._rows.append(replace(listed(raw, self.on), pods=numbers))
+                continue
+            facts = JobFacts(manifest, job, of_job, events.get(job.uid, ()))
             self._rows.append(summary_of(history_of(facts), facts.job, self.on))
         self.undecided.clear()
 

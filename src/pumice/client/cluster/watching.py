@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.client.backend import RunRef, Update
-from pumice.client.cluster.job_facts import read_job, read_pod
+from pumice.client.cluster.job_facts import counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live_objects import LiveObjects, live, patiently
 from pumice.client.cluster.pod_logs import JobLogs
@@ -62,9 +62,10 @@ async def journal(backend: ClusterBackend, run: RunRef) -> AsyncGenerator[Part, 
             changes = [await each.changed(_TICK) for each in watched]
             if any(changes):
                 facts = await patiently(connection, lambda: backend.facts(run))
+                seen = [job for raw in _taken(jobs) if (job := read_job(raw)[1]).uid == run.uid]
                 facts = replace(
                     facts,
-                    earlier_jobs=[job for raw in _taken(jobs) if (job := read_job(raw)[1]).uid == run.uid],
+                    earlier_jobs=[counted(job, facts.pods) for job in seen],
                     earlier_pods=[pod for raw in _taken(pods) if (pod := read_pod(raw, run.uid)) is not None],
                 )
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.client.backend import Selection
-from pumice.client.cluster.job_facts import JobFacts, read_job
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_any_pod, read_job
 from pumice.client.cluster.job_rows import JobTable, job_row
 from pumice.client.cluster.summary import summary
 
@@ -43,6 +43,26 @@ def a_job(*phases: str, name: str = "train", by: str = "", **status: Any) -> byt
         "status": {"conditions": conditions, **status, "state": {**state, **status.get("state", {})}},
     }
     return msgspec.json.encode(document)
+
+
+def a_pod(index: int, phase: str, code: int) -> ClusterPod:
+    times = {"startedAt": "2026-11-17T12:01:00Z", "finishedAt": "2026-11-17T12:03:00Z"}
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "uid": "uid-train", "controller": True}
+    ended = [{"name": "main", "state": {"terminated": {"exitCode": code, **times}}}]
+    document = {
+        "metadata": {
+            "name": f"train-w-{index}",
+            "uid": f"pod-{index}",
+            "creationTimestamp": "2026-11-17T12:00:00Z",
+            "annotations": {"volcano.sh/task-spec": "w", "volcano.sh/task-index": str(index)},
+            "ownerReferences": [job],
+        },
+        "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"},
+        "status": {"phase": phase, "containerStatuses": ended},
+    }
+    found = read_any_pod(msgspec.json.encode(document))
+    assert found is not None
+    return found[1]
 
 
 JOBS = {
@@ -95,8 +115,36 @@ def test_which_rows_are_shown(selection: Selection, names: list[str]) -> None:
         a_job("Completed", name="done"),
     ):
         table.add(raw)
+    table.decide({})
     assert sorted(each.name for each in table.listing().runs) == sorted(names)
     assert not table.missing
+
+
+@pytest.mark.parametrize(
+    ("job", "code", "pods", "message"),
+    [
+        pytest.param(a_job("Running", "Completed"), 0, (2, 0), "", id="completed"),
+        pytest.param(a_job("Running", "Failed"), 3, (1, 1), "w-1 failed first: exit code 3", id="failed"),
+    ],
+)
+def test_pods_are_counted_where_volcanos_controller_has_not(
+    job: bytes, code: int, pods: tuple[int, int], message: str
+) -> None:
+    table = JobTable("prod", Selection(), NOW)
+    table.add(job)
+    assert table.uncounted == {"uid-train"}
+    ends = (("Succeeded", 0), ("Failed" if code else "Succeeded", code))
+    table.decide({}, {"uid-train": [a_pod(number, *end) for number, end in enumerate(ends)]})
+    (row,) = table.listing().runs
+    assert (row.pods.succeeded, row.pods.failed) == pods
+    assert row.message.startswith(message)
+
+
+def test_pods_that_pumices_controller_has_counted_are_not_read() -> None:
+    table = JobTable("prod", Selection(), NOW)
+    table.add(a_job("Running", "Failed", controlledResources={"pumice/spent": "1"}))
+    assert not table.uncounted
+    assert len(table.listing().runs) == 1
 
 
 def test_only_mine() -> None:

@@ -25,6 +25,7 @@ from pumice.client.cluster.control.job_commands import Commander, Order
 from pumice.client.cluster.control.json_patch import JSON_PATCH, replace_where
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
 from pumice.client.cluster.control.resizing import resize_patch
+from pumice.client.cluster.job_rows import OWN
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model.job import Job
@@ -36,7 +37,6 @@ from pumice.store.run_errors import ConnectionFailed, InvalidOption, WrongState
 if TYPE_CHECKING:
     from pumice.client.cluster.cluster_backend import ClusterBackend
 
-_OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
 _STOPPED: Final = frozenset((*FINAL, Phase.TERMINATING))
 _SUSPENDED: Final = frozenset((Phase.ABORTING, Phase.ABORTED))
 _RUNNING: Final = frozenset(("", Phase.PENDING, Phase.RUNNING, Phase.RESTARTING))
@@ -86,7 +86,7 @@ async def check_change(backend: ClusterBackend, run: RunRef, change: Change) -> 
 def is_volcanos(job: Job) -> bool:
     """Whether Volcano's controller has written the status, as far as that can be seen."""
     status = job.status
-    return bool(status.state.phase) and not any(key.startswith(_OWN) for key in status.controlled_resources)
+    return bool(status.state.phase) and not any(key.startswith(OWN) for key in status.controlled_resources)
 
 
 async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tell) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, in_order
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
 from pumice.client.cluster.live.job_table import JobTable, SeenJob
@@ -224,10 +224,11 @@ class ClusterObserver:
 
     def _facts(self, seen: SeenJob, events: OpenJob | None) -> JobFacts:
         manifest, job = seen.read()
+        pods = self.table.pods_of(job.uid)
         return JobFacts(
             manifest,
-            job,
-            in_order(job, self.table.pods_of(job.uid)),
+            counted(job, pods),
+            in_order(job, pods),
             [] if events is None else events.facts(),
             () if self._shows_pods else ("pods",),
             self.backend.connection.flags(job.namespace),
