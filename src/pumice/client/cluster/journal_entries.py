@@ -31,6 +31,7 @@ from pumice.model.units import EPOCH, read_time
 from pumice.model.vocabulary import MAX_RETRY, Phase
 from pumice.reconcile.consequences import what_follows
 from pumice.reconcile.events import EXECUTE_ACTION
+from pumice.reconcile.ledger import most_attempts
 from pumice.runtime.offline_context import offline_context
 from pumice.store.events import PhaseChanged, PodChanged, Progress, RunEvent, RunPlanned, RunWaits, WarningIssued
 from pumice.store.history.entries import JournalEntry, Queued, Started
@@ -230,9 +231,11 @@ def _phases(job: Job, created: dt.datetime) -> Iterator[tuple[str, dt.datetime, 
     if state.phase and (not found or found[-1][0] != state.phase):
         found.append((state.phase, read_time(state.last_transition_time) or created))
     to_come = sum(phase == Phase.RESTARTING for phase, _ in found)
+    # Volcano's controller counts the restart after the last attempt, too, which is none.
+    most = most_attempts(job.spec.max_retry, status)
     for phase, time in found:
         # A retry counts when the Job enters Restarting; older conditions may be gone. What a person asked for is none.
-        yield phase, time, max(1, status.retry_count + 1 - to_come)
+        yield phase, time, min(max(1, status.retry_count + 1 - to_come), most)
         to_come -= phase == Phase.RESTARTING
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_job, read_pod
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.summary import summary
 from pumice.client.history_values import attempts
@@ -100,6 +100,14 @@ def test_a_restart_begins_another_attempt() -> None:
     )
 
 
+def test_the_restart_after_the_last_attempt_begins_none() -> None:
+    """Volcano's controller counts it all the same."""
+    pods = (_pod(0, "Failed", _ended(3), retry=2), _pod(1, "Failed", _ended(3), retry=2))
+    facts = _facts(_job("Pending", "Running", "Restarting", "Failed", retryCount=3), *pods)
+    assert attempts(history_of(facts))[-1].number == 3
+    assert summary(facts, "prod").attempt == 3
+
+
 def test_older_conditions_may_be_gone() -> None:
     assert summary(_facts(_job("Pending", "Running", retryCount=2)), "prod").attempt == 3
 
@@ -120,6 +128,15 @@ def test_the_same_facts_give_no_new_entries() -> None:
     assert journal.add(facts) == []
     ended = _facts(_job("Pending", "Running", "Completed"), _pod(0, "Succeeded", _ended(0)))
     assert [each.kind for each in journal.add(ended)] == ["PodChanged", "PhaseChanged", "RunEnded"]
+
+
+def test_pods_of_a_job_that_has_ended_are_counted_if_its_controller_has_not() -> None:
+    pods = [_pod(0, "Succeeded", _ended(0)), _pod(1, "Failed", _ended(3))]
+    job = _job("Pending", "Running", "Completed")
+    facts = _facts(job, *pods)
+    facts = replace(facts, job=counted(facts.job, pods))
+    found = summary(facts, "prod").pods
+    assert (found.succeeded, found.failed) == (1, 1)
 
 
 def test_a_job_that_fits_no_rule_is_shown() -> None:
