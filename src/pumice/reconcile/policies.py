@@ -50,11 +50,26 @@ def _first_match(job: Job, occurrence: Occurrence) -> Match | None:
     return None
 
 
+def all_policies(job: Job) -> Iterator[tuple[Path, LifecyclePolicy]]:
+    """Yield the policies of all tasks, and of the job, each with its path."""
+    for task in job.spec.tasks:
+        yield from _of_task(job, task.name)
+    yield from _of_job(job)
+
+
 def _policies(job: Job, task_name: str) -> Iterator[tuple[Path, LifecyclePolicy]]:
+    yield from _of_task(job, task_name)
+    yield from _of_job(job)
+
+
+def _of_task(job: Job, name: str) -> Iterator[tuple[Path, LifecyclePolicy]]:
     for position, task in enumerate(job.spec.tasks):
-        if task.name == task_name:
+        if task.name == name:
             for index, policy in enumerate(task.policies):
                 yield SPEC / "tasks" / position / "policies" / index, policy
+
+
+def _of_job(job: Job) -> Iterator[tuple[Path, LifecyclePolicy]]:
     for index, policy in enumerate(job.spec.policies):
         yield SPEC / "policies" / index, policy
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from pumice.client.cluster.job_facts import JobFacts
-from pumice.diagnosis.failures import Failures
+from pumice.diagnosis.failures import Failure, Failures
 from pumice.diagnosis.outcome import is_asked
-from pumice.diagnosis.pod_ends import in_words
-from pumice.diagnosis.verdict import Evidence, FailedPod, advise, judge
+from pumice.diagnosis.pod_ends import RETRIES_EXHAUSTED, in_words
+from pumice.diagnosis.verdict import ActedPolicy, Evidence, FailedPod, advise, judge
 from pumice.model.job import Job
-from pumice.model.vocabulary import COMMAND, Action, Phase
+from pumice.model.vocabulary import COMMAND, MAX_RETRY, TARGETED_ACTIONS, Action, Event, Phase
+from pumice.reconcile.events import EXECUTE_ACTION
 from pumice.reconcile.ledger import most_attempts
+from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.phases import FINAL
+from pumice.reconcile.policies import all_policies, match_policies
 from pumice.store.run_end import RunEnded, Stop, stop_reason, suspension
 
 # The actions of the Commands that lead to these phases.
 _ACTIONS: Final = {Phase.ABORTED: Action.ABORT_JOB, Phase.TERMINATED: Action.TERMINATE_JOB}
 COMMAND_ISSUED: Final = "CommandIssued"
+_RESTARTS: Final = (Action.RESTART_JOB, *TARGETED_ACTIONS)
+# The actions of policies that lead to these phases: a restart to Failed, if no attempt is left.
+_ENDINGS: Final[Mapping[str, Sequence[Action]]] = {
+    Phase.ABORTED: (Action.ABORT_JOB,),
+    Phase.TERMINATED: (Action.TERMINATE_JOB,),
+    Phase.FAILED: _RESTARTS,
+}
 _BY_A_PERSON: Final = "a person stopped it"
 
 
@@ -39,12 +50,17 @@ def job_end(facts: JobFacts, job: Job) -> RunEnded | None:
     for pod in facts.pods:
         if pod.observed.retry == attempt:
             failures.record(pod.observed)
+    policy = None if stop is not None else ending_policy(job, failures.in_order())
+    is_silent = not state.reason and not state.message
     verdict = judge(
         Evidence(
             job=job,
             failures=failures.in_order(),
             succeeded=failures.succeeded(),
             max_attempts=most_attempts(job.spec.max_retry, job.status),
+            policy=policy,
+            # Volcano's controller writes no reason.
+            cause=_given_up(facts, job) or (str(policy or "") if is_silent and not failures.in_order() else ""),
             stop=stop_reason(stop),
         )
     )
@@ -55,6 +71,42 @@ def job_end(facts: JobFacts, job: Job) -> RunEnded | None:
             # Its kubelet ended it, such as for lack of a resource.
             verdict = replace(verdict, cause=in_words(seen.reason, seen.message))
     return RunEnded(job, verdict, stop)
+
+
+def ending_policy(job: Job, failures: Sequence[Failure]) -> ActedPolicy | None:
+    """Return the policy that ended the Job: no status names it, but the phase and the first failure show which it was.
+
+    Without a failure that matches, it is the only one that leads to this phase; None if there are several, or none.
+    """
+    state, actions = job.status.state, _ENDINGS.get(job.status.state.phase, ())
+    is_last = job.status.retry_count >= (job.spec.max_retry or MAX_RETRY) - 1
+    if state.phase == Phase.FAILED and not (is_last and state.reason in ("", RETRIES_EXHAUSTED)):
+        return None
+    for failure in failures:
+        pod, code = failure.pod, failure.end.exit_code
+        since = pod.ended_at or pod.created_at
+        matches = match_policies(job, [Occurrence(Event.POD_FAILED, since, pod.task, pod.index, pod, code)])
+        if matches and matches[0].action in actions:
+            match = matches[0]
+            return ActedPolicy(match.occurrence.event, match.action, str(match.path), "")
+    if state.phase == Phase.FAILED:
+        return None
+    found = [(path, policy) for path, policy in all_policies(job) if policy.action in actions]
+    if len(found) != 1:
+        return None
+    path, policy = found[0]
+    events = policy.all_events or [f"exit code {code}" for code in policy.all_exit_codes]
+    return ActedPolicy(" or ".join(events), policy.action, str(path), "")
+
+
+def _given_up(facts: JobFacts, job: Job) -> str:
+    """Return why Volcano's controller has terminated a Job that it could not serve; only an event says so."""
+    state = job.status.state
+    if state.phase != Phase.TERMINATED or state.reason or state.message:
+        return ""
+    asks = Action.TERMINATE_JOB in {policy.action for _, policy in all_policies(job)}
+    acted = [each for each in facts.events if each.reason == EXECUTE_ACTION]
+    return "" if asks or _was_commanded(facts) or not acted else acted[-1].message
 
 
 def _last_lines(facts: JobFacts, blamed: FailedPod) -> str:
