@@ -11,13 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.client.backend import RunRef, Update
-from pumice.client.cluster.job_facts import counted, read_job, read_pod
+from pumice.client.cluster.job_facts import JobFacts, counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live_objects import LiveObjects, live, patiently
 from pumice.client.cluster.pod_logs import JobLogs
 from pumice.client.cluster.summary import summary_of
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
+from pumice.engines.kubernetes.cache.store import is_older
 from pumice.model import keys
+from pumice.model.job import Manifest
 from pumice.store.events import LogLine, LogOutput, RunEvent, WarningIssued
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
@@ -62,12 +64,25 @@ async def journal(backend: ClusterBackend, run: RunRef) -> AsyncGenerator[Part, 
             changes = [await each.changed(_TICK) for each in watched]
             if any(changes):
                 facts = await patiently(connection, lambda: backend.facts(run))
-                seen = [job for raw in _taken(jobs) if (job := read_job(raw)[1]).uid == run.uid]
-                facts = replace(
-                    facts,
-                    earlier_jobs=[counted(job, facts.pods) for job in seen],
-                    earlier_pods=[pod for raw in _taken(pods) if (pod := read_pod(raw, run.uid)) is not None],
-                )
+                facts = with_versions(facts, _taken(jobs), _taken(pods))
+
+
+def with_versions(facts: JobFacts, jobs: Sequence[msgspec.Raw], pods: Sequence[msgspec.Raw]) -> JobFacts:
+    """Return the facts with the versions that watches have seen, the last of which may be newer than what was read."""
+    uid = facts.job.uid
+    seen = [(manifest, job) for manifest, job in map(read_job, jobs) if job.uid == uid]
+    if seen and is_older(_version(facts.manifest), _version(seen[-1][0])):
+        manifest, job = seen[-1]
+        facts = replace(facts, manifest=manifest, job=counted(job, facts.pods))
+    return replace(
+        facts,
+        earlier_jobs=[counted(job, facts.pods) for _, job in seen],
+        earlier_pods=[pod for raw in pods if (pod := read_pod(raw, uid)) is not None],
+    )
+
+
+def _version(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("resourceVersion") or "")
 
 
 def _taken(objects: LiveObjects) -> Sequence[msgspec.Raw]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.summary import summary
+from pumice.client.cluster.watching import with_versions
 from pumice.client.history_values import attempts
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time
@@ -174,6 +175,20 @@ def test_a_phase_that_is_entered_again_is_shown_once() -> None:
     again = _facts(_phases("Running", "Restarting", "Pending", retries=1))
     assert _shown(journal, again) == [("Pending", "")]
     assert _shown(journal, _facts(_phases("Restarting", "Pending", "Running", retries=1))) == [("Running", "")]
+
+
+def test_a_watch_that_is_ahead_of_what_was_read_repeats_nothing() -> None:
+    def versioned(version: int, *phases: str) -> msgspec.Raw:
+        document = msgspec.json.decode(_phases(*phases, retries=1))
+        document["metadata"]["resourceVersion"] = str(version)
+        return msgspec.Raw(msgspec.json.encode(document))
+
+    pending, running = versioned(9, "Restarting", "Pending"), versioned(10, "Restarting", "Pending", "Running")
+    facts = _facts(pending)
+    journal = JobJournal(record_of(facts))
+    assert [phase for phase, _ in _shown(journal, facts)] == ["Restarting", "Pending"]
+    assert [phase for phase, _ in _shown(journal, with_versions(facts, [pending, running], []))] == ["Running"]
+    assert with_versions(_facts(running), [pending], []).job.status.state.phase == "Running"
 
 
 def test_a_phase_that_is_entered_again_within_a_second_is_shown() -> None:
