@@ -123,6 +123,8 @@ def test_a_suspended_job_goes_on_and_a_scaled_one_loses_pods(server: LogServer, 
         async with opened() as data:
             found = await data.job(job.uid)
             assert (found.group, found.text) == (Group.SUSPENDED, "suspended: it can be resumed")
+            job.phases(*RUNNING, "Aborted", reason="Command", message="AbortJob was requested by Command x")
+            await until("people's words", lambda: _text(data, job.uid, "a person suspended it: it can be resumed"))
             job.phases(*RUNNING, "Aborted", "Pending", "Running", running=2)
             await until("resumed", lambda: _text(data, job.uid, "2 of 2 running"))
             spec = job.api.get("Job", job.namespace, "train")["spec"]

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.model.status import JobStatus
+from pumice.model.status import JobState, JobStatus
 from pumice.model.vocabulary import COMMAND, SUSPENDED, Phase
 
 
@@ -43,6 +43,7 @@ class StopReason(StrEnum):
 RESUMED_BY_YOU: Final = "resumed by you"
 SUSPENDED_BY_YOU: Final = "suspended by you"
 STOPPED_BY_YOU: Final = "stopped by you"
+HELD_BY_A_PERSON: Final = "a person suspended it"  # on a cluster, where nobody knows who
 # By whom a run was stopped, or because of what.
 _BY: Final[Mapping[str, str]] = {
     StopReason.STOPPED: "by you",
@@ -101,6 +102,11 @@ def stop_sentence(name: str, reason: str) -> str:
     """`train was stopped by Ctrl-C`, or `train was stopped: its terminal was closed`."""
     because = f": {_BECAUSE[reason]}" if reason in _BECAUSE else ""
     return f"{name} was stopped {_BY.get(reason, '')}".rstrip() + because
+
+
+def held_text(state: JobState) -> str:
+    """Return what the state of a suspended Job on a cluster says, in words: a Command says that a person asked."""
+    return HELD_BY_A_PERSON if state.reason == COMMAND else state.message
 
 
 def command_text(status: JobStatus, stop: str) -> str:

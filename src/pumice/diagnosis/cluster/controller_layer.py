@@ -10,6 +10,7 @@ from pumice.diagnosis.cluster.cause import Cause, event_line
 from pumice.diagnosis.cluster.gang_layer import lacks_queue
 from pumice.diagnosis.cluster.objects import Lease
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.outcome import held_text
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
 from pumice.model.job import TaskSpec
@@ -44,7 +45,7 @@ def suspension(reading: ClusterReading) -> Cause | None:
     line = EvidenceLine(kind=KIND, name=job.name, field="spec.suspend", text="true")
     if not is_asked:
         line = state_line(reading)
-    by = "spec.suspend is true" if is_asked else in_words("", state.message)
+    by = "spec.suspend is true" if is_asked else in_words("", held_text(state))
     resume = reading.command(f"pumice resume {job.name}")
     if job.spec.suspend:
         patch = """--type merge -p '{"spec":{"suspend":false}}'"""

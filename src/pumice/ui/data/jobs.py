@@ -15,7 +15,7 @@ from pumice.client.backend import Backend, RunRef
 from pumice.client.log_lines import moment_of
 from pumice.client.observer import ListedRun, Observed, Observer, Refusals
 from pumice.diagnosis.code_change import code_change_words
-from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.outcome import Outcome, held_text
 from pumice.diagnosis.verdict_lines import lead_text
 from pumice.model import job as model
 from pumice.model.findings import SPEC
@@ -237,7 +237,7 @@ def _sentence(
         return "", (waits.text if waits is not None else "") or status.note or "waits for its start"
     if group is Group.SUSPENDED:
         # What is held says by itself what would start it. On a cluster, nobody knows who suspended it.
-        said = (history.job.status.state.message or "suspended") if seen.flags else status.text
+        said = (held_text(history.job.status.state) or "suspended") if seen.flags else status.text
         return "", f"{said}: it can be resumed" if status.outcome is Outcome.SUSPENDED else status.note
     if status.outcome is Outcome.SUCCEEDED:
         return "", f"{history.status.pods.succeeded} succeeded{_in_attempt(history.attempt)}"
