@@ -161,7 +161,7 @@ class ClusterLease:
         seconds, state = self._request.options.timeout, event.job.status.state
         if seconds is not None and state.reason == DEADLINE:
             return replace(event, stop=_timed_out(event.job.name, seconds))
-        return event if self._stop is None or event.verdict is None else replace(event, stop=self._stop)
+        return event if self._stop is None else stopped_here(event, self._stop)
 
     async def _say_why(self) -> None:
         """Say why nothing runs, and again when the reason changes."""
@@ -234,6 +234,16 @@ class ClusterLease:
     async def ended(self) -> None:
         if self._task is not None:
             await asyncio.shield(self._task)
+
+
+def stopped_here(event: RunEnded, stop: Stop) -> RunEnded:
+    """Return the end of a Job that this client has stopped: the Job knows only that somebody did."""
+    verdict = event.verdict
+    if verdict is None:
+        return event
+    if stop.message:
+        verdict = replace(verdict, reason=stop.reason, message=stop.message, stopped=True)
+    return replace(event, stop=stop, verdict=verdict)
 
 
 def _timed_out(name: str, seconds: float) -> Stop:
