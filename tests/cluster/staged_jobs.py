@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -62,13 +63,14 @@ class StagedJob:
         self.api.patch("Pod", self.namespace, pod["metadata"]["name"], {"status": about}, "status")
 
     def event(self, reason: str, message: str, kind: str = "Warning", about: Object | None = None) -> None:
-        """Create an event of the Job, or of another object."""
+        """Create an event of the Job, or of another object. Names are in the order of creation, as everywhere."""
         found = about or {"kind": "Job", **self.manifest}
         metadata = found["metadata"]
         subject = {"kind": found["kind"], "namespace": self.namespace, "name": metadata["name"], "uid": metadata["uid"]}
         times = {"firstTimestamp": timestamp(), "lastTimestamp": timestamp(), "count": 1}
         event = {"involvedObject": subject, "type": kind, "reason": reason, "message": message, **times}
-        self.api.create("Event", self.namespace, {"metadata": {"generateName": f"{metadata['name']}."}, **event})
+        name = f"{metadata['name']}.{time.time_ns():016x}"
+        self.api.create("Event", self.namespace, {"metadata": {"name": name}, **event})
 
     def fail(self) -> None:
         """End the first pod with code 3, and the Job with it, as Volcano does without a policy."""

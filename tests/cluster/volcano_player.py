@@ -1,6 +1,7 @@
 """Plays Volcano's controller for one Job: what it does with Commands in each phase, and what it writes of it.
 
 It removes a Command before it acts, obeys none in phase Restarting, and counts each restart and resumption as a retry.
+It tells of each Command and action in an event, and counts no pods of a Job that has ended.
 """
 
 from __future__ import annotations
@@ -54,9 +55,13 @@ class VolcanoPlayer:
     def _take(self, command: Object) -> None:
         self.job.api.delete("Command", self.job.namespace, command["metadata"]["name"])
         self.commands.append(command)
+        done = "and clean it up to make sure executed not more than once"
+        text = f"Start to execute command {command['action']}, {done}."
+        self.job.event("CommandIssued", text, "Normal")
         if self.lost:
             self.lost -= 1
             return
+        self.job.event("ExecuteAction", f"Start to execute action {command['action']} ", "Normal")
         moves = _MOVES.get((self._phases[-1], command["action"]), ())
         if not moves:
             return

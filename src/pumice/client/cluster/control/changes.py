@@ -30,7 +30,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model.job import Job
 from pumice.model.problem import Command, Option
-from pumice.model.vocabulary import Action, Phase
+from pumice.model.vocabulary import MAX_RETRY, Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_errors import ConnectionFailed, InvalidOption, WrongState
 
@@ -57,7 +57,7 @@ async def make_change(backend: ClusterBackend, run: RunRef, change: Change, tell
             case ResumeRun():
                 await _resume(backend, run, change, tell)
             case RestartRun():
-                await _restart(backend, run, tell)
+                return await _restart(backend, run, tell)
             case ScaleRun():
                 await _scale(backend, run, change)
             case KillPod():
@@ -131,7 +131,8 @@ async def _resume(backend: ClusterBackend, run: RunRef, change: ResumeRun, tell:
     await Commander(backend.connection, run, tell).obeyed(order, job)
 
 
-async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
+async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence[str]:
+    """Return what it costs."""
     job = await read_current(backend.connection, run)
     _check_runs(run, job)
     _check_retries(run, job, "a restart")
@@ -141,6 +142,7 @@ async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
         return found.status.version > version or found.status.retry_count > retries
 
     await Commander(backend.connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
+    return [_counted_retry(job, "it")] if is_volcanos(job) else []
 
 
 def _check_runs(run: RunRef, job: Job) -> None:
@@ -154,8 +156,13 @@ def _check_retries(run: RunRef, job: Job, what: str) -> None:
     """Raises WrongState if Volcano's controller would end the Job instead: it counts what a person asks for, too."""
     used, most = job.status.retry_count + 1, job.spec.max_retry
     if is_volcanos(job) and most and used >= most:
-        message = f"{run}: Volcano's controller counts {what} as a retry, number {used} of maxRetry {most}"
+        message = f"{run}: {_counted_retry(job, what)}"
         raise WrongState(f"{message}: it would end the Job as Failed", "create it again, with a larger maxRetry")
+
+
+def _counted_retry(job: Job, what: str) -> str:
+    most = job.spec.max_retry or MAX_RETRY
+    return f"Volcano's controller counts {what} as a retry, number {job.status.retry_count + 1} of maxRetry {most}"
 
 
 async def _unsuspend(backend: ClusterBackend, run: RunRef) -> None:
