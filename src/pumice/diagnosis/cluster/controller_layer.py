@@ -7,7 +7,7 @@ from typing import Final
 
 from pumice.diagnosis.cluster.admission_errors import Refusal, read_refusal
 from pumice.diagnosis.cluster.cause import Cause, event_line
-from pumice.diagnosis.cluster.gang_layer import lacks_queue
+from pumice.diagnosis.cluster.gang_layer import missing_queue
 from pumice.diagnosis.cluster.objects import Lease
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
 from pumice.diagnosis.outcome import held_text
@@ -24,6 +24,7 @@ FAILED_CREATE: Final = "FailedCreate"
 CLAIM_MISSING: Final = "ClaimMissing"
 # A controller that has not looked at a new Job after this long does not serve it.
 _UNATTENDED: Final = 10  # seconds
+_DEFAULT_QUEUE: Final = "default"
 _SUSPENDED: Final = (Phase.ABORTING, Phase.ABORTED)
 _MAKING: Final = ("", Phase.PENDING, Phase.RUNNING)
 _ENDING: Final = (Phase.RESTARTING, Phase.COMPLETING, Phase.TERMINATING)
@@ -69,7 +70,8 @@ def no_controller(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     status = EvidenceLine(kind=KIND, name=job.name, field="status.state.phase", since=reading.created, text="is empty")
     lines, hints = [status], [Hint("an administrator installs a controller", "pumice install")]
     newest = max(known(leases), key=lambda lease: read_time(lease.spec.renew_time) or EPOCH, default=None)
-    if lacks_queue(reading) and (newest is None or _serves(newest, now)):
+    queue = missing_queue(reading)
+    if queue and (_serves(newest, now) if newest is not None else queue != _DEFAULT_QUEUE):
         # A controller that is at work looks no different then.
         return None
     if newest is not None:
@@ -83,7 +85,9 @@ def no_controller(reading: ClusterReading, now: dt.datetime) -> Cause | None:
         message += f": the holder of Lease {namespace}/{name} {does}"
         hints = [Hint("an administrator checks the controller", "pumice install --check")]
     elif not isinstance(leases, Unread):
-        message += ": no controller of Jobs is at work in this cluster"
+        # Volcano's scheduler makes the default queue, and its controller waits for that.
+        waits = f", or it waits for queue {queue}, which does not exist" if queue else ""
+        message += f": no controller of Jobs is at work in this cluster{waits}"
     return Cause(
         code=WhyCode.STARTING, message=message, since=reading.created, evidence=tuple(lines), hints=tuple(hints)
     )

@@ -26,6 +26,7 @@ from pumice.model.units import EPOCH, after, read_time
 
 _GROUP: Final = "PodGroup"
 _QUEUE: Final = "Queue"
+_ROOT: Final = "root"  # the queue above all others, which takes no Job
 _FIFO: Final = "fifo"
 _SCHEDULED: Final = "Scheduled"
 _NATIVE: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
@@ -41,18 +42,18 @@ def queue_cause(reading: ClusterReading, now: dt.datetime) -> Cause | None:
         return None
     name = _queue_name(reading, group)
     queue = next((each for each in known(reading.queues) if each.name == name), None)
-    if lacks_queue(reading):
+    if missing_queue(reading):
         return _without_queue(reading, name, group)
     if queue is not None and queue.state != OPEN:
         return _closed(reading, queue)
     return None if group is None else _held(reading, group, name, queue, now)
 
 
-def lacks_queue(reading: ClusterReading) -> bool:
-    """Whether the queue of the Job does not exist. Volcano's controller does not even write a status then."""
+def missing_queue(reading: ClusterReading) -> str:
+    """Return the queue of the Job if it does not exist. Volcano's controller does not even write a status then."""
     name = _queue_name(reading, _volcanos(reading))
     is_known = _is_queued(reading) and not isinstance(reading.queues, Unread)
-    return is_known and all(each.name != name for each in known(reading.queues))
+    return name if is_known and all(each.name != name for each in known(reading.queues)) else ""
 
 
 def _is_queued(reading: ClusterReading) -> bool:
@@ -91,14 +92,17 @@ def _closed(reading: ClusterReading, queue: Queue) -> Cause:
 
 
 def _other_queues(reading: ClusterReading, name: str) -> Iterator[Hint]:
-    others = sorted(queue.name for queue in known(reading.queues) if queue.name != name and queue.state == OPEN)
+    names = {queue.name for queue in known(reading.queues) if queue.state == OPEN}
+    others = sorted(names - {name, _ROOT})
     yield Hint(f"open queues: {some(others)}" if others else "the cluster has no other open queue")
 
 
 def _held(reading: ClusterReading, group: PodGroup, name: str, queue: Queue | None, now: dt.datetime) -> Cause | None:
     """Return why the PodGroup is still Pending, in the words of its newest event, in numbers where there are some."""
     names = ((group.metadata.name, group.metadata.uid),)
-    events = reading.events_of(_GROUP, names, UNSCHEDULABLE)
+    all_events = reading.events_of(_GROUP, names, UNSCHEDULABLE)
+    # Of a gang without pods, the scheduler also says that none of them fits, in the same second.
+    events = [each for each in all_events if read_gang_text(each.message) is None] or all_events
     said = in_words("", events[0].message) if events else ""
     line = event_line(events[0]) if events else _phase_line(group)
     refusal = read_refusal(said, reading.job.namespace)

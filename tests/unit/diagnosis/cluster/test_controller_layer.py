@@ -132,7 +132,17 @@ def test_a_job_that_nobody_looks_at(fields: dict[str, Any], message: str) -> Non
     assert no_controller(reading(job()), NOW) is None
 
 
-@pytest.mark.parametrize("leases", [(), (lease(),), UNREAD])
-def test_a_queue_that_does_not_exist_keeps_volcanos_controller_from_writing_a_status(leases: Any) -> None:
-    why = why_on_cluster(reading(job(phase=""), leases=leases, queues=(), pod_groups=()), NOW)
-    assert why.message.startswith("queue default does not exist")
+@pytest.mark.parametrize(
+    ("queue", "leases", "message"),
+    [
+        pytest.param("vision", (), "queue vision does not exist", id="no Lease"),
+        pytest.param("vision", UNREAD, "queue vision does not exist", id="unread Leases"),
+        pytest.param("default", (lease(),), "queue default does not exist", id="a controller is at work"),
+        pytest.param("vision", (lease(renewed=90),), "no controller has acted on it", id="none is at work"),
+        pytest.param("default", (), "no controller has acted on it", id="no Lease, and no default queue"),
+    ],
+)
+def test_without_its_queue_volcanos_controller_writes_no_status(queue: str, leases: Any, message: str) -> None:
+    why = why_on_cluster(reading(job(phase="", queue=queue), leases=leases, queues=(), pod_groups=()), NOW)
+    assert why.message.startswith(message)
+    assert why.message.endswith(", which does not exist") is (queue == "default" and leases == ())

@@ -32,6 +32,9 @@ PENDING = group("Pending", spec={"minResources": {GPU: "8"}})
 AHEAD = group("Pending", meta={"name": "big", "namespace": "other", "uid": "big", "creationTimestamp": ago(900)})
 
 
+NO_PODS = "0/0 tasks in gang unschedulable: pod group is not ready, 3 minAvailable"
+
+
 def held(text: str = "", **fields: Any) -> ClusterReading:
     events = (event("PodGroup", "train-8f2c1a04", "Unschedulable", text),) if text else ()
     return reading(**{"pod_groups": (PENDING,), "events": events, **fields})
@@ -64,6 +67,16 @@ def said(cause: Cause | None) -> tuple[str, str] | None:
             held("resource in cluster is overused: overused cpu"),
             ("Queue", "queue default holds it: resource in cluster is overused: overused cpu"),
             id="overcommit",
+        ),
+        pytest.param(
+            held(
+                events=(
+                    event("PodGroup", "train-8f2c1a04", "Unschedulable", NO_PODS, 1),
+                    event("PodGroup", "train-8f2c1a04", "Unschedulable", "resource in cluster is overused", 2),
+                )
+            ),
+            ("Queue", "queue default holds it: resource in cluster is overused"),
+            id="overcommit, and a gang without pods",
         ),
         pytest.param(
             held("resource quota insufficient, requested: cpu=4, used: cpu=6, limited: cpu=8"),
@@ -102,7 +115,7 @@ def test_the_head_of_a_fifo_has_the_highest_priority() -> None:
 
 
 def test_a_gang_that_is_larger_than_its_queue_never_fits() -> None:
-    cause = queue_cause(held(queues=(queue(capability={GPU: "4"}),)), NOW)
+    cause = queue_cause(held(queues=(queue(capability={GPU: "4"}), queue("root"))), NOW)
     assert cause is not None
     assert [hint.text for hint in cause.hints] == [
         "it never fits queue default: it wants more nvidia.com/gpu than the capability of the queue",
