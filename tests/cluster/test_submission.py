@@ -251,6 +251,24 @@ def _terminate_when_running(api: Api, namespace: str) -> None:
     api.create("Command", namespace, {**command, "target": target, "action": "TerminateJob"})
 
 
+def test_a_timeout_that_the_client_keeps_ends_in_a_failure(
+    controllers: Controllers, pumice: Pumice, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster whose definition of Jobs is that of Volcano."""
+
+    async def knows_none(_connection: object) -> bool:
+        return False
+
+    monkeypatch.setattr("pumice.client.cluster.submission.checks.knows_deadline", knows_none)
+    controllers.start(namespace)
+    with FakeKubelet(controllers.cluster, namespace):
+        done = pumice("run", "job.yaml", "--timeout", "1s")
+    assert done.code == 124, done.err
+    assert "train ran longer than its timeout of 1s and was stopped" in done.err
+    done = pumice("wait", "train")
+    assert (done.code, done.out) == (100, "train Failed: train ran longer than its timeout of 1s and was stopped\n")
+
+
 def test_values_with_secret_names_are_not_in_the_job(pumice: Pumice, api: Api, namespace: str, tmp_path: Path) -> None:
     tmp_path.joinpath("vars").write_text("# of the team\nWANDB_API_KEY=s3cret-1\nEPOCHS=3\n")
     flags = ("--env-file", "vars", "--env", "HF_TOKEN=s3cret-2")

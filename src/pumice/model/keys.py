@@ -37,6 +37,7 @@ HCCL_RANK: Final = "hccl/rankIndex"
 # What the client writes on a Job, and on the Secrets with its code.
 SUBMISSION: Final = "pumice/submission"  # a random word: whether a Job is that of one call
 NOTE: Final = "pumice/note"
+TIMED_OUT: Final = "pumice/timed-out"  # the timeout that a client kept and for which it stopped the Job, in words
 ARGS: Final = "pumice/args"  # of the program, as they are shown: a list in JSON
 CODE: Final = "pumice/code"
 CODE_FROM: Final = "pumice/code-from"  # only in what `get -o yaml` prints: where the code is, in JSON

@@ -21,6 +21,7 @@ HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
+TIMEOUT = "Timeout"  # the reason of the stop of a run that took too long
 
 
 class Stop(Struct, frozen=True):

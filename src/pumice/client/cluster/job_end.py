@@ -12,6 +12,7 @@ from pumice.diagnosis.failures import Failure, Failures
 from pumice.diagnosis.outcome import is_asked
 from pumice.diagnosis.pod_ends import RETRIES_EXHAUSTED, in_words
 from pumice.diagnosis.verdict import ActedPolicy, Evidence, FailedPod, advise, judge
+from pumice.model import keys
 from pumice.model.job import Job
 from pumice.model.vocabulary import COMMAND, MAX_RETRY, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.events import EXECUTE_ACTION
@@ -19,7 +20,7 @@ from pumice.reconcile.ledger import most_attempts
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.policies import all_policies, match_policies
-from pumice.store.run_end import RunEnded, Stop, stop_reason, suspension
+from pumice.store.run_end import TIMED_OUT, TIMEOUT, RunEnded, Stop, stop_reason, suspension
 
 # The actions of the Commands that lead to these phases.
 _ACTIONS: Final = {Phase.ABORTED: Action.ABORT_JOB, Phase.TERMINATED: Action.TERMINATE_JOB}
@@ -40,7 +41,10 @@ def job_end(facts: JobFacts, job: Job) -> RunEnded | None:
     if state.phase not in FINAL and state.phase != Phase.ABORTED:
         return None
     stop: Stop | None = None
-    if state.phase in _ACTIONS and (is_asked(state.reason) or _was_commanded(facts)):
+    annotations = facts.manifest.get("metadata", {}).get("annotations") or {}
+    if state.phase == Phase.TERMINATED and (timeout := annotations.get(keys.TIMED_OUT)):
+        stop = Stop(TIMED_OUT, TIMEOUT, str(timeout))
+    elif state.phase in _ACTIONS and (is_asked(state.reason) or _was_commanded(facts)):
         # A person asked. A policy that terminates or aborts a Job lets it fail.
         stop = Stop(reason=state.reason or COMMAND, message=state.message or _BY_A_PERSON)
         if state.phase == Phase.ABORTED:

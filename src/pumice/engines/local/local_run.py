@@ -43,7 +43,7 @@ from pumice.store.events import (
 from pumice.store.files.run_store import OwnedRun
 from pumice.store.files.state_directory import once_per_machine, state_error
 from pumice.store.options import Isolation, Network
-from pumice.store.run_end import NO_ROOM, TIMED_OUT, RunEnded, Stop, by_force, suspension, unstarted
+from pumice.store.run_end import NO_ROOM, TIMED_OUT, TIMEOUT, RunEnded, Stop, by_force, suspension, unstarted
 from pumice.store.run_errors import WrongState
 from pumice.store.run_request import RunRequest
 
@@ -194,7 +194,7 @@ class LocalRun:
             return
         await asyncio.sleep(seconds)
         message = f"{plan.job.name} ran longer than its timeout of {whole_text(seconds)} and was stopped"
-        why = Stop(TIMED_OUT, "Timeout", message)
+        why = Stop(TIMED_OUT, TIMEOUT, message)
         if self._session is not None and self._stop is None:
             await self._session.hang_watch.look()
         self.stop(why)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pumice.client.cluster.job_end import job_end
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts
+from pumice.diagnosis.outcome import is_asked
 from pumice.model.job import LifecyclePolicy
 from pumice.model.status import JobState, JobStatus
 from tests.builders import a_job, a_task
@@ -75,3 +76,15 @@ def test_without_a_failed_pod_it_says_what_ended_the_job(found: JobFacts, messag
     assert end is not None
     assert end.verdict is not None
     assert end.verdict.message == f"{found.job.name} failed: {message}"
+
+
+def test_a_timeout_that_a_client_kept_is_no_request_of_a_person() -> None:
+    said = "train ran longer than its timeout of 2s and was stopped"
+    issued = replace(GAVE_UP, reason="CommandIssued", message="Start to execute command TerminateJob")
+    found = facts("Terminated", events=[issued])
+    manifest = {"metadata": {"annotations": {"pumice/timed-out": said}}}
+    end = job_end(replace(found, manifest=manifest), found.job)
+    assert end is not None
+    assert end.stop is not None
+    assert end.verdict is not None
+    assert (end.exit_code, is_asked(end.stop.reason), end.verdict.message) == (124, False, said)

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from pumice.client.backend import RunRef, StopRun
@@ -18,6 +19,10 @@ from pumice.client.values import Status
 from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
+from pumice.engines.kubernetes.api.client import MERGE_PATCH
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import JOBS
+from pumice.model import keys
 from pumice.model.text import shown_words
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.phases import DEADLINE
@@ -32,7 +37,7 @@ from pumice.store.events import (
     WarningIssued,
 )
 from pumice.store.history.run_history import RunHistory
-from pumice.store.run_end import INTERRUPTED, TERMINATED, TIMED_OUT, RunEnded, Stop
+from pumice.store.run_end import INTERRUPTED, TERMINATED, TIMED_OUT, TIMEOUT, RunEnded, Stop
 from pumice.store.run_errors import RunError, WrongState
 from pumice.store.run_request import RunRequest
 
@@ -215,10 +220,26 @@ class ClusterLease:
 
     async def _end(self, run: RunRef) -> None:
         try:
+            if self._stop is not None and self._stop.reason == TIMEOUT:
+                await self._write_timeout(run, self._stop.message)
             await self._backend.change(run, StopRun())
         except RunError as error:
             self._stop = None
             self._said.put_nowait(WarningIssued(f"{run} cannot be stopped: {error.problem.message}"))
+
+    async def _write_timeout(self, run: RunRef, message: str) -> None:
+        """Write on the Job for what it is stopped, which its controller cannot know. Without the right it is not."""
+        metadata = {"uid": run.uid, "annotations": {keys.TIMED_OUT: message}}
+        body = msgspec.json.encode({"metadata": metadata})
+        with suppress(ApiError):
+            await self._backend.connection.client.request(
+                "PATCH",
+                JOBS.path(run.namespace, run.name),
+                params={"fieldManager": "pumice"},
+                body=body,
+                content_type=MERGE_PATCH,
+                attempts=3,
+            )
 
     def close(self) -> None:
         if self._task is not None and not self._task.done() and not self.is_detached:
@@ -248,4 +269,4 @@ def stopped_here(event: RunEnded, stop: Stop) -> RunEnded:
 
 def _timed_out(name: str, seconds: float) -> Stop:
     size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
-    return Stop(TIMED_OUT, "Timeout", f"{name} ran longer than its timeout of {seconds / size:g}{unit} and was stopped")
+    return Stop(TIMED_OUT, TIMEOUT, f"{name} ran longer than its timeout of {seconds / size:g}{unit} and was stopped")

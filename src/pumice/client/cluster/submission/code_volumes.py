@@ -236,7 +236,7 @@ def as_written(manifest: Manifest, on: str = "", kubeconfig: str = "") -> Manife
     if keys.SUBMISSION not in annotations:
         return manifest
     plain = without_variables(without_code(manifest))
-    left_out = (keys.ADDED, keys.SUBMISSION, keys.NOTE, keys.ARGS, keys.CODE_FROM)
+    left_out = (keys.ADDED, keys.SUBMISSION, keys.NOTE, keys.ARGS, keys.CODE_FROM, keys.TIMED_OUT)
     kept = {name: text for name, text in annotations.items() if name not in left_out}
     if on and keys.CODE in kept:
         paths = [

@@ -20,7 +20,16 @@ from pumice.store.options import ClusterOptions, RunOptions, secret_names
 from pumice.store.run_errors import InvalidOption
 from pumice.store.run_request import RunRequest
 
-_OURS: Final = (keys.SUBMISSION, keys.SUBMITTED_BY, keys.ADDED, keys.CODE, keys.CODE_FROM, keys.NOTE, keys.ARGS)
+_OURS: Final = (
+    keys.SUBMISSION,
+    keys.SUBMITTED_BY,
+    keys.ADDED,
+    keys.CODE,
+    keys.CODE_FROM,
+    keys.NOTE,
+    keys.ARGS,
+    keys.TIMED_OUT,
+)
 _LISTS: Final = ("initContainers", "containers")
 
 

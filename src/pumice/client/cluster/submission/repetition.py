@@ -40,7 +40,8 @@ class Again(Struct, frozen=True):
 
     def manifest(self, name: str) -> Manifest:
         metadata, spec = self.before["metadata"], self.before["spec"]
-        annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key != _APPLIED}
+        left_out = (_APPLIED, keys.TIMED_OUT)
+        annotations = {key: text for key, text in (metadata.get("annotations") or {}).items() if key not in left_out}
         annotations |= {keys.SUBMISSION: self.marks.submission, keys.SUBMITTED_BY: self.marks.user}
         # A claim that was made for the other Job is its own.
         volumes = [
