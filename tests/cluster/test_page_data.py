@@ -114,6 +114,28 @@ async def _text(data: PageData, uid: str, text: str) -> bool:
     return (await data.job(uid)).text.startswith(text)
 
 
+def test_a_list_knows_whom_volcanos_controller_obeyed(server: LogServer, job: StagedJob) -> None:
+    """It writes that into events of the Job only."""
+    del server
+    job.phases(*RUNNING, "Aborted")
+
+    async def look() -> None:
+        async with opened() as data:
+
+            async def groups() -> list[Group]:
+                return [each.group for each in (await data.listing(Group.ALL, "", "")).items]
+
+            assert await groups() == [Group.FAILED]
+            job.event("CommandIssued", "Start to execute command AbortJob, and clean it up.", "Normal")
+
+            async def is_suspended() -> bool:
+                return await groups() == [Group.SUSPENDED]
+
+            await until("suspended", is_suspended)
+
+    asyncio.run(look())
+
+
 def test_a_suspended_job_goes_on_and_a_scaled_one_loses_pods(server: LogServer, job: StagedJob) -> None:
     del server
     job.run_pods()

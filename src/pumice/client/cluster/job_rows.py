@@ -41,7 +41,7 @@ from pumice.store.run_record import DETACHED
 OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
 NO_PODS: Final = MappingProxyType[str, Sequence[ClusterPod]]({})
 RECENT: Final = dt.timedelta(hours=24)
-_STOPPED: Final = (Phase.ABORTED, Phase.TERMINATED)
+STOPPED: Final = (Phase.ABORTED, Phase.TERMINATED)
 _AT_ONCE: Final = frozenset({"", Phase.PENDING, Phase.RUNNING, Phase.COMPLETED})
 
 
@@ -142,7 +142,7 @@ class JobTable:
             return
         if not row.is_counted:
             self.uncounted.add(status.uid)
-        if (status.phase in _STOPPED and not status.reason) or (status.is_over and not row.is_counted):
+        if (status.phase in STOPPED and not status.reason) or (status.is_over and not row.is_counted):
             self.undecided.append(raw)
         else:
             self._rows.append(status)

@@ -132,7 +132,7 @@ class ClusterObserver:
         """Read all Jobs and pods. Raises RunError."""
         if self._tidier is None:
             self._tidier = asyncio.create_task(self._tidy())
-        tables: Sequence[LiveTable[object]] = (self.table.jobs, self.table.pods)  # type: ignore[assignment]
+        tables: Sequence[LiveTable[object]] = (self.table.jobs, self.table.pods, self.table.commands)  # type: ignore[assignment]
         await asyncio.gather(*(each.first() for each in tables))
         if self.table.jobs.failure is not None:
             raise self.table.jobs.failure
@@ -148,6 +148,7 @@ class ClusterObserver:
         await self._capacity.close()
         await self.table.jobs.close()
         await self.table.pods.close()
+        await self.table.commands.close()
 
     def notices(self) -> Sequence[str]:
         found: list[str] = []
@@ -229,7 +230,7 @@ class ClusterObserver:
             manifest,
             counted(job, pods),
             in_order(job, pods),
-            [] if events is None else events.facts(),
+            self.table.commands_of(job.uid) if events is None else events.facts(),
             () if self._shows_pods else ("pods",),
             self.backend.connection.flags(job.namespace),
         )

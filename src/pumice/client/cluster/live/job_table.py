@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_any_pod, read_job
+from pumice.client.cluster.job_end import COMMAND_ISSUED
+from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, read_any_pod, read_event, read_job
+from pumice.client.cluster.job_rows import STOPPED
 from pumice.client.cluster.journal_entries import history_of
 from pumice.client.cluster.live.live_table import LiveTable
 from pumice.client.observer import ListedRun
-from pumice.engines.kubernetes.api.resources import JOBS, PODS
+from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.quantity import Quantity
@@ -35,6 +37,7 @@ class SeenJob(Struct, frozen=True):
 
     document: bytes
     listed: ListedRun
+    is_undecided: bool = False  # only events say whether a person ended it
 
     @property
     def ref(self) -> RunRef:
@@ -50,6 +53,11 @@ class SeenPod(Struct, frozen=True):
     requests: Amounts
 
 
+class SeenCommand(Struct, frozen=True):
+    job: str  # its uid
+    event: JobEventFact
+
+
 class _PodSpec(Struct, frozen=True):
     spec: dict[str, Any] = {}
 
@@ -62,11 +70,13 @@ class JobTable:
     connection: Connection
     jobs: LiveTable[SeenJob] = field(init=False)
     pods: LiveTable[SeenPod] = field(init=False)
+    commands: LiveTable[SeenCommand] = field(init=False)  # what Volcano's controller tells of Commands
     _pods: dict[str, dict[str, SeenPod]] = field(default_factory=dict)  # by uid of the Job, and of the pod
     _versions: dict[str, int] = field(default_factory=dict)  # of Jobs with their pods, by uid
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _requests: dict[tuple[tuple[str, Quantity], ...], Amounts] = field(default_factory=dict)  # each set once
     _runs: Sequence[ListedRun] | None = None
+    _decided: dict[str, tuple[int, ListedRun]] = field(default_factory=dict)  # by uid, with the version of the Job
 
     def __post_init__(self) -> None:
         namespace = self.connection.namespace
@@ -74,14 +84,35 @@ class JobTable:
         self.pods = LiveTable(
             self.connection, PODS, namespace, self._seen_pod, self._pod_changed, labels=str(keys.JOB_NAME)
         )
+        fields = f"reason={COMMAND_ISSUED},involvedObject.kind=Job"
+        self.commands = LiveTable(
+            self.connection, CORE_EVENTS, namespace, _seen_command, self._command_changed, fields=fields
+        )
 
     @property
     def runs(self) -> Sequence[ListedRun]:
         """The same object until a Job or a pod has changed."""
         if self._runs is None:
             versions = self._versions
-            self._runs = [replace(each.listed, version=versions[uid]) for uid, each in self.jobs.items.items()]
+            self._runs = [
+                replace(self._listed(uid, each), version=versions[uid]) for uid, each in self.jobs.items.items()
+            ]
         return self._runs
+
+    def _listed(self, uid: str, job: SeenJob) -> ListedRun:
+        if not job.is_undecided:
+            return job.listed
+        version = self._versions[uid]
+        known = self._decided.get(uid)
+        if known is None or known[0] != version:
+            status = history_of(JobFacts(*job.read(), events=self.commands_of(uid))).status
+            known = version, replace(job.listed, outcome=status.outcome, finished=status.finished)
+            self._decided[uid] = known
+        return known[1]
+
+    def commands_of(self, uid: str) -> list[JobEventFact]:
+        found = [each.event for each in self.commands.items.values() if each.job == uid]
+        return sorted(found, key=lambda each: each.time)
 
     def version(self, uid: str) -> int:
         return self._versions.get(uid, 0)
@@ -100,6 +131,7 @@ class JobTable:
             self._versions[after.ref.uid] = next(self._numbers)
         elif _before is not None:
             self._versions.pop(_before.ref.uid, None)
+            self._decided.pop(_before.ref.uid, None)
         self._runs = None
 
     def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
@@ -110,6 +142,12 @@ class JobTable:
                 self._pods.pop(before.job, None)
         if after is not None:
             self._pods.setdefault(after.job, {})[after.pod.observed.uid] = after
+        uid = "" if (either := after or before) is None else either.job
+        if uid in self._versions:
+            self._versions[uid] = next(self._numbers)
+            self._runs = None
+
+    def _command_changed(self, before: SeenCommand | None, after: SeenCommand | None) -> None:
         uid = "" if (either := after or before) is None else either.job
         if uid in self._versions:
             self._versions[uid] = next(self._numbers)
@@ -136,4 +174,10 @@ def _seen_job(raw: msgspec.Raw) -> SeenJob:
         status.outcome,
         status.finished,
     )
-    return SeenJob(msgspec.json.encode(manifest), listed)
+    state = job.status.state
+    return SeenJob(msgspec.json.encode(manifest), listed, state.phase in STOPPED and not state.reason)
+
+
+def _seen_command(raw: msgspec.Raw) -> SeenCommand | None:
+    found = read_event(raw)
+    return None if found is None else SeenCommand(*found)
