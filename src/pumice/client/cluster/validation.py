@@ -16,7 +16,7 @@ from pumice.client.cluster.pod_references import CLAIM, CONFIG_MAP, SECRET, Refe
 from pumice.client.job_files import as_stored, render
 from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
-from pumice.diagnosis.cluster.objects import OPEN, Node, Queue, quantities
+from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, quantities
 from pumice.diagnosis.why import Shortage
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import (
@@ -201,7 +201,7 @@ class _Validation:
         try:
             raw = await self.connection.get(VOLCANO_QUEUES, "", name)
             if raw is None:
-                others = [_name(each) for each in await self.connection.all(VOLCANO_QUEUES)]
+                others = {_name(each) for each in await self.connection.all(VOLCANO_QUEUES)} - {ROOT_QUEUE}
                 hint = did_you_mean(name, others) or f"there are: {', '.join(sorted(others)) or 'none'}"
                 return [Finding(path, "there is no such Queue on this cluster", name, hint)] if others else []
         except InvalidOption:

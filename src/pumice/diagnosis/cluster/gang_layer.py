@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pumice.diagnosis.cluster.admission_errors import read_refusal
 from pumice.diagnosis.cluster.cause import Cause, event_line, shortage, shortage_text
 from pumice.diagnosis.cluster.gang_text import gang_sentence, read_gang_text
-from pumice.diagnosis.cluster.objects import OPEN, Condition, PodGroup, Queue, quantities
+from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Condition, PodGroup, Queue, quantities
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
 from pumice.diagnosis.cluster.scheduler_layer import room_cause
 from pumice.diagnosis.cluster.scheduler_text import read_scheduler_text
@@ -26,7 +26,6 @@ from pumice.model.units import EPOCH, after, read_time
 
 _GROUP: Final = "PodGroup"
 _QUEUE: Final = "Queue"
-_ROOT: Final = "root"  # the queue above all others, which takes no Job
 _FIFO: Final = "fifo"
 _SCHEDULED: Final = "Scheduled"
 _NATIVE: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
@@ -93,7 +92,7 @@ def _closed(reading: ClusterReading, queue: Queue) -> Cause:
 
 def _other_queues(reading: ClusterReading, name: str) -> Iterator[Hint]:
     names = {queue.name for queue in known(reading.queues) if queue.state == OPEN}
-    others = sorted(names - {name, _ROOT})
+    others = sorted(names - {name, ROOT_QUEUE})
     yield Hint(f"open queues: {some(others)}" if others else "the cluster has no other open queue")
 
 

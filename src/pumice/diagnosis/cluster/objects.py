@@ -214,6 +214,7 @@ class Queue(_Part, frozen=True):
 
 
 OPEN: Final = "Open"
+ROOT_QUEUE: Final = "root"  # the queue above all others, which takes no Job
 
 
 class LeaseSpec(_Part, frozen=True):
