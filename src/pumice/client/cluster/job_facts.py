@@ -28,6 +28,7 @@ from pumice.reconcile.phases import FINAL
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.store.run_errors import Denied
 
+_OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
 _NOT_STARTED: Final = ""
 _OVER: Final = FINAL | {Phase.ABORTED}
 # What a diagnosis reads of a pod's spec, besides its claims.
@@ -226,6 +227,11 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
         kubeconfig=connection.kubeconfig,
         kept=kept,
     )
+
+
+def is_volcanos(status: JobStatus) -> bool:
+    """Whether Volcano's controller has written the status, as far as that can be seen."""
+    return bool(status.state.phase) and not any(key.startswith(_OWN) for key in status.controlled_resources)
 
 
 def lacks_counts(status: JobStatus) -> bool:

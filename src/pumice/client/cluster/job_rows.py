@@ -23,6 +23,7 @@ from pumice.client.cluster.job_facts import (
     JobFacts,
     counted,
     in_order,
+    is_volcanos,
     lacks_counts,
     read_job,
 )
@@ -38,7 +39,6 @@ from pumice.reconcile.ledger import most_attempts
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_record import DETACHED
 
-OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
 NO_PODS: Final = MappingProxyType[str, Sequence[ClusterPod]]({})
 RECENT: Final = dt.timedelta(hours=24)
 STOPPED: Final = (Phase.ABORTED, Phase.TERMINATED)
@@ -96,12 +96,12 @@ def job_row(raw: bytes | msgspec.Raw, on: str, since: dt.datetime | None = None)
         return None
     status = _at_once(job, on) if state.phase in _AT_ONCE else _derived(raw, on)
     status = replace(status, queue=job.spec.queue or "default")
-    return JobRow(status, job.metadata.annotations.submitted_by, not is_volcanos_end(job.status))
+    return JobRow(status, job.metadata.annotations.submitted_by, not _is_volcanos_end(job.status))
 
 
-def is_volcanos_end(status: JobStatus) -> bool:
+def _is_volcanos_end(status: JobStatus) -> bool:
     """Whether Volcano's controller has ended a Job without counting its pods."""
-    return lacks_counts(status) and not any(key.startswith(OWN) for key in status.controlled_resources)
+    return lacks_counts(status) and is_volcanos(status)
 
 
 def listed(raw: bytes | msgspec.Raw, on: str) -> Status:

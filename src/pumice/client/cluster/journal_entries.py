@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pumice.admission.defaults import with_defaults
 from pumice.client.cluster.archive.kept_logs import kept_pod
 from pumice.client.cluster.job_end import job_end
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, is_volcanos
 from pumice.client.cluster.submission.code_volumes import as_written
 from pumice.diagnosis.verdict_lines import heading_text
 from pumice.diagnosis.why import Why, WhyCode
@@ -184,8 +184,8 @@ def _moments(facts: JobFacts) -> Iterator[Moment]:
         restarted = is_new and any(time == caused and pod.observed.created_at >= time for time in restarts)
         yield replace(each, follows=caused, restarted=restarted)
     for fact in facts.events:
-        if fact.reason in _PHASES:
-            # Pumice's controller reports each phase, too.
+        if fact.reason in _PHASES or (fact.reason == EXECUTE_ACTION and is_volcanos(job.status)):
+            # Pumice's controller reports each phase, too, and Volcano's each action, which a phase follows.
             continue
         text = f"{fact.reason}: {fact.message}"
         event_of = WarningIssued(text) if fact.is_warning else Progress(text)

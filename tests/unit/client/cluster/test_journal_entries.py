@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, read_job, read_pod
+from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.summary import summary
 from pumice.client.cluster.watching import with_versions
 from pumice.client.history_values import attempts
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time
-from pumice.store.events import PhaseChanged, PodChanged
+from pumice.store.events import PhaseChanged, PodChanged, Progress
 from pumice.store.history.run_history import RunHistory
 
 CREATED = "2026-11-17T12:00:00Z"
@@ -138,6 +138,23 @@ def test_pods_of_a_job_that_has_ended_are_counted_if_its_controller_has_not() ->
     facts = replace(facts, job=counted(facts.job, pods))
     found = summary(facts, "prod").pods
     assert (found.succeeded, found.failed) == (1, 1)
+
+
+@pytest.mark.parametrize(("ledger", "shown"), [({}, ["CommandIssued: by x"]), ({"pumice/spent": "1"}, None)])
+def test_an_action_of_volcanos_controller_is_shown_by_its_phase(
+    ledger: dict[str, str], shown: list[str] | None
+) -> None:
+    time = read_time(CREATED)
+    assert time is not None
+    events = [
+        JobEventFact(time, "Job", "train", reason, "by x", is_warning=False)
+        for reason in ("CommandIssued", "ExecuteAction")
+    ]
+    facts = _facts(_job("Pending", "Running", "Aborting", controlledResources=ledger), events=events)
+    history = RunHistory(record_of(facts))
+    found = [history.add(entry) for entry in JobJournal(record_of(facts)).add(facts)]
+    texts = [event.message for event in found if isinstance(event, Progress)]
+    assert texts == (shown or ["CommandIssued: by x", "ExecuteAction: by x"])
 
 
 def test_a_job_that_fits_no_rule_is_shown() -> None:

@@ -25,7 +25,7 @@ from pumice.client.cluster.control.job_commands import Commander, Order
 from pumice.client.cluster.control.json_patch import JSON_PATCH, replace_where
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
 from pumice.client.cluster.control.resizing import resize_patch
-from pumice.client.cluster.job_rows import OWN
+from pumice.client.cluster.job_facts import is_volcanos
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model.job import Job
@@ -83,12 +83,6 @@ async def check_change(backend: ClusterBackend, run: RunRef, change: Change) -> 
             await read_current(backend.connection, run)
 
 
-def is_volcanos(job: Job) -> bool:
-    """Whether Volcano's controller has written the status, as far as that can be seen."""
-    status = job.status
-    return bool(status.state.phase) and not any(key.startswith(OWN) for key in status.controlled_resources)
-
-
 async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tell) -> None:
     job = await read_current(backend.connection, run)
     phase = job.status.state.phase
@@ -142,7 +136,7 @@ async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence
         return found.status.version > version or found.status.retry_count > retries
 
     await Commander(backend.connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
-    return [_counted_retry(job, "it")] if is_volcanos(job) else []
+    return [_counted_retry(job, "it")] if is_volcanos(job.status) else []
 
 
 def _check_runs(run: RunRef, job: Job) -> None:
@@ -155,7 +149,7 @@ def _check_runs(run: RunRef, job: Job) -> None:
 def _check_retries(run: RunRef, job: Job, what: str) -> None:
     """Raises WrongState if Volcano's controller would end the Job instead: it counts what a person asks for, too."""
     used, most = job.status.retry_count + 1, job.spec.max_retry
-    if is_volcanos(job) and most and used >= most:
+    if is_volcanos(job.status) and most and used >= most:
         message = f"{run}: {_counted_retry(job, what)}"
         raise WrongState(f"{message}: it would end the Job as Failed", "create it again, with a larger maxRetry")
 
