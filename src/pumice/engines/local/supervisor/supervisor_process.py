@@ -76,10 +76,16 @@ class _Forked(Struct):
 def forked_supervisor() -> SupervisorProcess:
     """Fork this process, before any thread or event loop starts: all loaded modules are there. Raises Unsupported."""
     with loading():
-        # What both processes use is loaded once.
+        # What both processes use is loaded once. The client then has less to do while the other loads the engine.
         import asyncio  # noqa: F401, PLC0415 - see above
+        import concurrent.futures.thread  # noqa: F401, PLC0415 - see above
 
+        import pumice.engines.local.daemon.connections  # noqa: PLC0415 - see above
+        import pumice.engines.local.preparation.default_settings  # noqa: PLC0415 - see above
+        import pumice.engines.local.runs.lost_runs  # noqa: PLC0415 - see above
+        import pumice.engines.local.supervisor.request_codec  # noqa: PLC0415 - see above
         import pumice.runtime.offline_context  # noqa: PLC0415 - see above
+        import pumice.store.code.recording  # noqa: PLC0415 - see above
         import pumice.store.run_request  # noqa: F401, PLC0415 - see above
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
