@@ -71,9 +71,10 @@ class HostRoot:
             self._make_directory(path, 0o755)
             return
         self._make_directory(path, stat.S_IMODE(os.stat(source).st_mode))
-        if not os.listdir(source):
-            # The layer's own directory serves as well as an overlay.
-            return
+        with os.scandir(source) as entries:
+            if next(entries, None) is None:
+                # The layer's own directory serves as well as an overlay.
+                return
         lower = self._job.etc if path == "/etc" else source
         if self._mount_overlay(path, lower):
             return

@@ -8,6 +8,7 @@ are read-only too. What tells of the machine's keys and memory is covered.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.rootfs.mount_targets import HostMount
@@ -39,7 +40,10 @@ class KernelFileSystems:
         self._all_users = all_users
         self._shared_memory = syscalls.clone_tree(shared_memory)
         standard = [f"/dev/{name}" for name in _NODES if os.path.exists(f"/dev/{name}")]
-        self._devices = [HostMount((path, ""), path, read_only=True, kind=DEVICE) for path in (*standard, *devices)]
+        self._standard, self._devices = (
+            [HostMount((path, ""), path, read_only=True, kind=DEVICE) for path in paths]
+            for paths in (standard, devices)
+        )
         # The kernel refuses new ones inside of a container that covers parts of /proc.
         self._outer_proc = HostMount(("/proc", ""), "/proc")
         self._outer_sys = HostMount(("/sys", ""), "/sys", read_only=True)
@@ -49,7 +53,8 @@ class KernelFileSystems:
             # Replace a link of the image, which could lead anywhere.
             if os.path.islink(directory):
                 os.unlink(directory)
-            os.makedirs(directory, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(directory)
         try:
             syscalls.mount("proc", "/proc", "proc", _DATA_ONLY)
         except PermissionError:
@@ -67,6 +72,10 @@ class KernelFileSystems:
 
     def _mount_dev(self) -> None:
         syscalls.mount("tmpfs", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m")
+        for device in self._standard:
+            # In a directory that has just been made, there is nothing to look at.
+            os.close(os.open(device.target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            device.attach_at(device.target)
         for device in self._devices:
             device.attach()
         for name, target in _LINKS.items():

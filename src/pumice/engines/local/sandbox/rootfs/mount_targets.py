@@ -43,14 +43,21 @@ class HostMount:
             raise self._refused(kind, error) from error
 
     def attach(self) -> None:
-        self.attach_at(make_mount_point(self.target, is_directory=self._is_directory))
+        place = self._mount_point()
+        self.attach_at(place)
+        if isinstance(place, int):
+            os.close(place)
+
+    def _mount_point(self) -> str | int:
+        place = _open_mount_point(self.target, is_directory=self._is_directory)
+        return make_mount_point(self.target, is_directory=self._is_directory) if place is None else place
 
     def close(self) -> None:
         os.close(self._tree)
 
-    def attach_at(self, path: str) -> None:
+    def attach_at(self, place: str | int) -> None:
         try:
-            syscalls.attach_tree(self._tree, path)
+            syscalls.attach_tree(self._tree, place)
         except OSError as error:
             raise self._refused(MOUNT, error) from error
         self.close()
@@ -66,9 +73,9 @@ class GuardedMount(HostMount):
         super().__init__((mount.source, mount.volume), mount.target, read_only=mount.read_only, tree=tree)
         self._guards = [(each, _clone_empty(empty[each.kind]) if each.kind in empty else None) for each in mount.guards]
 
-    def attach_at(self, path: str) -> None:
+    def attach_at(self, place: str | int) -> None:
         try:
-            syscalls.attach_tree(self._tree, path)
+            syscalls.attach_tree(self._tree, place)
             for guard, cover in self._guards:
                 self._attach_guard(guard, cover)
         except OSError as error:
@@ -111,9 +118,31 @@ class Cover(HostMount):
 
     def attach(self) -> None:
         if os.path.exists(self.target) and os.path.isdir(self.target) == self._is_directory:
-            self.attach_at(os.path.realpath(self.target))
+            super().attach()
         else:
             self.close()
+
+    def _mount_point(self) -> str | int:
+        place = _open_mount_point(self.target, is_directory=self._is_directory)
+        return os.path.realpath(self.target) if place is None else place
+
+
+def _open_mount_point(target: str, *, is_directory: bool) -> int | None:
+    """Open a mount point that is there, as most are; None if there is more to say about it, see `make_mount_point`.
+
+    Without links on the way, the path is what it seems, and one call does what a look at each of its parts would.
+    """
+    path = os.path.normpath(target)
+    if path == "/" or f"{path}/".startswith("/proc/"):
+        return None
+    try:
+        place = syscalls.open_without_links(path)
+    except OSError:
+        return None
+    if stat.S_ISDIR(os.fstat(place).st_mode) == is_directory:
+        return place
+    os.close(place)
+    return None
 
 
 def make_mount_point(target: str, *, is_directory: bool) -> str:
