@@ -37,8 +37,9 @@ def pid_in_proc(pidfd: int) -> int:
 
 
 def write(path: str, value: str) -> None:
-    with open(path, "w") as file:
-        file.write(value)
+    # Without a buffer: the kernel takes a value by one call.
+    with open(path, "wb", buffering=0) as file:
+        file.write(os.fsencode(value))
 
 
 def prefer_for_oom() -> None:

@@ -36,8 +36,8 @@ def _mac(address: str) -> bytes:
 
 def _set(path: str, value: str) -> None:
     """Set a kernel parameter. The default is good enough where the kernel lacks it or /proc is read-only."""
-    with contextlib.suppress(OSError), open(path, "w") as file:
-        file.write(value)
+    with contextlib.suppress(OSError):
+        kernel_files.write(path, value)
 
 
 def _all_groups() -> str:
