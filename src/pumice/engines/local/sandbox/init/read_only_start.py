@@ -22,6 +22,7 @@ _SELF = "/proc/self/exe"
 # Type checkers know this name as that of the typing module, which takes long to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 
@@ -31,13 +32,21 @@ def main() -> None:
         with suppress(OSError):
             idmap.enter_user_namespace()
             restart("[false]")
-    # What exists by then is never searched for garbage: each process that job-init forks would copy the memory of it.
+    load_job_init()()
+
+
+def load_job_init() -> Callable[[], NoReturn]:
+    """Return `main` of job-init, loaded so that a process that job-init forks has little to copy."""
+    # What exists after this is never searched for garbage: each fork would copy the memory of it.
     gc.disable()
+    # shutil would load the libraries of archives, which job-init does not read.
+    for archive in ("bz2", "lzma", "zlib"):
+        sys.modules[archive] = None  # type: ignore[assignment]  # the documented way to have no such module
     from pumice.engines.local.sandbox.init import job_init  # noqa: PLC0415 - see above
 
     gc.freeze()
     gc.enable()
-    job_init.main()
+    return job_init.main
 
 
 def can_change_interpreter() -> bool:
