@@ -75,6 +75,8 @@ class LocalPod(Struct):
     _life: asyncio.Task[None] | None = None
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _grace: float | None = None  # for what is still there, once it is ended
+    _observed: ObservedPod | None = None
+    _observed_state: tuple[object, ...] = ()  # what `_observed` was made of
 
     @property
     def name(self) -> str:
@@ -154,8 +156,21 @@ class LocalPod(Struct):
         return bool(running)
 
     def observed(self) -> ObservedPod:
-        annotations = self.manifest["metadata"]["annotations"]
+        """Return the pod as it is now: the same value as before, unless it has changed.
+
+        Each pass over the job asks all its pods, of which few have changed since the last one.
+        """
         containers = [*self.init_containers, *self.containers]
+        state: tuple[object, ...] = (
+            *(self.phase, self.deleted_at, self.reason, self.message, self._failure),
+            *((one.ready, one.restarts, one.waiting_for, one.changed_at, len(one.ends)) for one in containers),
+        )
+        if self._observed is None or state != self._observed_state:
+            self._observed, self._observed_state = self._observe(containers), state
+        return self._observed
+
+    def _observe(self, containers: Sequence[Container]) -> ObservedPod:
+        annotations = self.manifest["metadata"]["annotations"]
         return ObservedPod(
             name=self.name,
             uid=self.uid,
