@@ -36,9 +36,9 @@ def reference() -> Mapping[Path, str]:
         REFERENCE / "python.md": docs_python.page(),
         GUIDES / "permissions.md": docs_permissions.page(),
         GUIDES / "zh" / "permissions.md": docs_permissions_zh.page(),
-        REFERENCE / "plugins" / "README.md": docs_plugins.overview(BUILTINS),
+        REFERENCE / "plugins" / "README.md": docs_plugins.overview(tuple(BUILTINS.values())),
     }
-    texts |= {REFERENCE / "plugins" / f"{plugin.name}.md": docs_plugins.page(plugin) for plugin in BUILTINS}
+    texts |= {REFERENCE / "plugins" / f"{plugin.name}.md": docs_plugins.page(plugin) for plugin in BUILTINS.values()}
     return {file: NOTE + text for file, text in texts.items()}
 
 

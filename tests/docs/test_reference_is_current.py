@@ -28,7 +28,7 @@ def test_the_pages_are_made_the_same_every_time() -> None:
     assert docs.reference() == PAGES
 
 
-@pytest.mark.parametrize("plugin", BUILTINS, ids=lambda plugin: plugin.name)
+@pytest.mark.parametrize("plugin", BUILTINS.values(), ids=lambda plugin: plugin.name)
 def test_a_plugins_page_names_every_argument(plugin: type[Base]) -> None:
     text = PAGES[ROOT / "docs" / "reference" / "plugins" / f"{plugin.name}.md"]
     for option in plugin.options():

@@ -6,7 +6,7 @@ same pod. The caller discovers third-party plugins, and passes those that failed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -14,18 +14,61 @@ from msgspec import Struct, field
 from pumice.model.findings import SPEC, Finding
 from pumice.model.suggestions import nearest
 from pumice.plugins.base import Base
-from pumice.plugins.env import Env
 from pumice.plugins.guard import guarded
-from pumice.plugins.hcclrank import HcclRank
-from pumice.plugins.mpi import Mpi
-from pumice.plugins.pytorch import PyTorch
-from pumice.plugins.ray import Ray
-from pumice.plugins.ssh import Ssh
-from pumice.plugins.svc import Svc
-from pumice.plugins.tensorflow import TensorFlow
 
-BUILTINS: Final[tuple[type[Base], ...]] = (Env, Svc, Ssh, PyTorch, TensorFlow, Mpi, Ray, HcclRank)
-_BY_NAME: Final[Mapping[str, type[Base]]] = {plugin.name: plugin for plugin in BUILTINS}
+_NAMES: Final = ("env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank")
+
+
+class _Builtins(Mapping[str, type[Base]]):
+    """The module of a plugin is loaded when a job names it: to load all takes a tenth of `pumice validate`."""
+
+    def __getitem__(self, name: str) -> type[Base]:
+        match name:
+            case "env":
+                from pumice.plugins.env import Env  # noqa: PLC0415 - see above
+
+                return Env
+            case "svc":
+                from pumice.plugins.svc import Svc  # noqa: PLC0415 - see above
+
+                return Svc
+            case "ssh":
+                from pumice.plugins.ssh import Ssh  # noqa: PLC0415 - see above
+
+                return Ssh
+            case "pytorch":
+                from pumice.plugins.pytorch import PyTorch  # noqa: PLC0415 - see above
+
+                return PyTorch
+            case "tensorflow":
+                from pumice.plugins.tensorflow import TensorFlow  # noqa: PLC0415 - see above
+
+                return TensorFlow
+            case "mpi":
+                from pumice.plugins.mpi import Mpi  # noqa: PLC0415 - see above
+
+                return Mpi
+            case "ray":
+                from pumice.plugins.ray import Ray  # noqa: PLC0415 - see above
+
+                return Ray
+            case "hcclrank":
+                from pumice.plugins.hcclrank import HcclRank  # noqa: PLC0415 - see above
+
+                return HcclRank
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+
+BUILTINS: Final[Mapping[str, type[Base]]] = _Builtins()
 
 
 class Resolved(Struct, frozen=True):
@@ -43,11 +86,11 @@ class Registry(Struct, frozen=True):
 
     @property
     def plugins(self) -> dict[str, type[Base]]:
-        return {**_BY_NAME, **{name: self.third_party[name] for name in sorted(self.third_party)}}
+        return {**BUILTINS, **{name: self.third_party[name] for name in sorted(self.third_party)}}
 
     def _candidates(self, wanted: Iterable[str]) -> Mapping[str, type[Base]]:
         """Return all plugins, or only those that are built in, if the job names no other: they require no other."""
-        return _BY_NAME if all(name in _BY_NAME for name in wanted) else self.plugins
+        return BUILTINS if all(name in BUILTINS for name in wanted) else self.plugins
 
     def with_required(self, wanted: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
         """Return the requested plugins, followed by the plugins that they require."""
@@ -66,10 +109,10 @@ class Registry(Struct, frozen=True):
         known = self._candidates(complete)
         findings = [self._unknown(name) for name in complete if name not in known]
         plugins = []
-        for name, kind in known.items():
+        for name in known:
             if name in complete:
-                args = complete[name] or ()
-                plugin, problems = kind.parse(args) if kind in BUILTINS else guarded(kind, args)
+                kind, args = known[name], complete[name] or ()
+                plugin, problems = kind.parse(args) if name in BUILTINS else guarded(kind, args)
                 findings += problems
                 plugins += [plugin] if plugin is not None else []
         return Resolved(tuple(plugins), tuple(findings))

@@ -22,7 +22,11 @@ T = TypeVar("T")
 
 
 def discover(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """The registry with all plugins that are installed."""
+    """The registry with all plugins that are installed. All are loaded, also those of Pumice itself.
+
+    A program that runs for long may be upgraded meanwhile, and must not load modules of another version then.
+    """
+    tuple(BUILTINS.values())
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes a tenth of `pumice validate`
 
     third_party: dict[str, type[Base]] = {}
@@ -66,7 +70,7 @@ class _UnusableError(Exception):
 
 
 def _load(entry: EntryPoint, known: dict[str, type[Base]]) -> type[Base]:
-    if entry.name in {plugin.name for plugin in BUILTINS}:
+    if entry.name in BUILTINS:
         raise _UnusableError(f"{entry.value} has the name of a built-in plugin")
     if entry.name in known:
         raise _UnusableError(f"{entry.value} has the name of another installed plugin")

@@ -16,7 +16,7 @@ from pumice.plugins.base import Base, option
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.registry import BUILTINS
 
-PLUGINS = st.sampled_from(BUILTINS)
+PLUGINS = st.sampled_from([*BUILTINS.values()])
 
 
 def values(option: Option) -> st.SearchStrategy[object]:
@@ -66,7 +66,7 @@ def test_arguments_that_were_read_can_be_written(given_: tuple[type[Base], list[
 
 
 def test_only_what_differs_from_the_default_is_written() -> None:
-    assert [kind().args() for kind in BUILTINS] == [[]] * len(BUILTINS)
+    assert [kind().args() for kind in BUILTINS.values()] == [[]] * len(BUILTINS)
     assert PyTorch(master="chief", wait_master_enabled=True, nproc_per_node=2).args() == [
         "--master=chief",
         "--wait-master-enabled=true",
@@ -97,7 +97,7 @@ def test_an_error_does_not_show_a_secret() -> None:
 
 
 def test_every_built_in_plugin_is_public() -> None:
-    assert {kind.__name__ for kind in BUILTINS} == set(pumice.plugins.__all__) - {"Base", "option"}
+    assert {kind.__name__ for kind in BUILTINS.values()} == set(pumice.plugins.__all__) - {"Base", "option"}
     for name in pumice.plugins.__all__:
         assert getattr(pumice.plugins, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,8 +35,21 @@ OTHERS = Registry({"zeta": Zeta, "alpha": Alpha}, {"broken": "ImportError: no su
 
 
 def test_the_order_is_fixed_and_third_parties_come_last_by_name() -> None:
-    assert [plugin.name for plugin in BUILTINS] == ORDER
+    assert [plugin.name for plugin in BUILTINS.values()] == [*BUILTINS] == ORDER
+    assert len(BUILTINS) == len(ORDER)
+    with pytest.raises(KeyError):
+        BUILTINS["alpha"]
     assert list(OTHERS.plugins) == [*ORDER, "alpha", "zeta"]
+
+
+def test_only_the_plugins_of_a_job_are_loaded() -> None:
+    program = (
+        "import sys; from pumice.plugins.registry import Registry; registry = Registry();"
+        "registry.resolve(registry.with_required({'pytorch': None}));"
+        f"print([each for each in {ORDER} if f'pumice.plugins.{{each}}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "['svc', 'pytorch']\n"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_list(terminal: Terminal) -> None:
     lines = out.splitlines()
     assert (code, err) == (0, "")
     assert lines[0].split() == ["NAME", "NEEDS", "WHAT", "IT", "DOES"]
-    assert [line.split()[0] for line in lines[1:9]] == [plugin.name for plugin in BUILTINS]
+    assert [line.split()[0] for line in lines[1:9]] == list(BUILTINS)
     assert lines[-1] == "pumice plugins NAME shows the arguments of one"
 
 
@@ -67,7 +67,7 @@ def test_the_arguments_of_a_plugin(terminal: Terminal) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [plugin.name for plugin in BUILTINS])
+@pytest.mark.parametrize("name", list(BUILTINS))
 def test_every_built_in_plugin(name: str, terminal: Terminal) -> None:
     code, out, err = terminal.run("plugins", name)
     assert (code, err) == (0, "")
@@ -81,7 +81,7 @@ def test_every_built_in_plugin(name: str, terminal: Terminal) -> None:
 def test_json(terminal: Terminal) -> None:
     lines = terminal.run("plugins", "--json").out.splitlines()
     described = [json.loads(line) for line in lines]
-    assert [each["name"] for each in described] == [*(plugin.name for plugin in BUILTINS), "greeting"]
+    assert [each["name"] for each in described] == [*BUILTINS, "greeting"]
     assert [each["builtin"] for each in described] == [True] * len(BUILTINS) + [False]
     assert described[-1] == {
         "name": "greeting",
