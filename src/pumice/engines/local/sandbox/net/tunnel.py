@@ -31,7 +31,7 @@ _DEFAULT_ROUTE = "00000000"
 _TUN = "/dev/net/tun"
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The only argument is JSON: job-init's pid, the command, the leading bytes of the pods' addresses, and `refused`.
 
     Prints READY when the network is up, or the reason why it is not. Ends at the end of standard input.
@@ -48,6 +48,8 @@ def main() -> None:
     first = _fork(lambda: _run_tunnel(config, init, network))
     # Do not wait for the kernel to tear down the tunnel's interface.
     _wait_for_any(0, init, os.pidfd_open(first))
+    # Without freeing each object.
+    os._exit(0)
 
 
 def _offer_tun() -> None:
