@@ -177,7 +177,7 @@ class ClusterBackend(JobChanges):
             await jobs.changed(PATIENCE)
             while True:
                 table = JobTable(self.name, selection, self.now(), me)
-                for raw in jobs.objects.values():
+                for raw in jobs.items.values():
                     table.add(raw)
                 yield await self._decided(table, pods)
                 await asyncio.sleep(_PAUSE)
@@ -224,8 +224,8 @@ class ClusterBackend(JobChanges):
                     known[number] = await self._watched_status(run, objects)
 
     async def _watched_status(self, run: RunRef, objects: LiveObjects) -> Status:
-        if (raw := objects.objects.get(run.uid)) is None:
-            raise gone(str(run), is_replaced=bool(objects.objects))
+        if (raw := objects.items.get(run.uid)) is None:
+            raise gone(str(run), is_replaced=bool(objects.items))
         status = listed(raw, self.name)
         # Its verdict is in its pods.
         return await patiently(self.connection, lambda: self.status(run)) if status.is_over else status

@@ -1,14 +1,15 @@
-"""A copy of some objects of a cluster that a watch keeps current. A lost connection is retried for ten minutes."""
+"""Copies of objects of a cluster that a watch keeps current. A lost connection is retried for ten minutes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -20,7 +21,7 @@ from pumice.store.run_errors import ConnectionFailed, Denied
 
 PATIENCE: Final = 600.0  # seconds
 _LONGEST_PAUSE: Final = 5.0
-SHORT_WATCH: Final = 1.0  # seconds; a server that ends watches so early must not be asked in a tight loop
+_SHORT_WATCH: Final = 1.0  # seconds; a server that ends watches so early must not be asked in a tight loop
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _MOST_REFUSALS: Final = 8
 
@@ -77,17 +78,101 @@ class Patience:
 
 
 @dataclass(slots=True)
-class LiveObjects:
+class ObjectWatch(ABC, Generic[T]):
+    """Lists the objects of a kind, then watches them, again and again. Its subclasses say what they keep of each."""
+
     connection: Connection
     resource: Resource
-    namespace: str
-    labels: str = ""
-    fields: str = ""
-    objects: dict[str, msgspec.Raw] = field(default_factory=dict)  # by uid
-    is_listed: bool = False  # `objects` is known
+    namespace: str  # empty for all
+    labels: str = field(default="", kw_only=True)
+    fields: str = field(default="", kw_only=True)
+    items: dict[str, T] = field(default_factory=dict, kw_only=True)  # by uid
+
+    @abstractmethod
+    def _put(self, uid: str, raw: msgspec.Raw) -> None: ...
+
+    def _remove(self, uid: str) -> None:
+        self.items.pop(uid, None)
+
+    def _updated(self, raw: msgspec.Raw | None) -> None:
+        """Called after all objects were listed, and after each change with the object."""
+
+    @abstractmethod
+    def _succeeded(self) -> None:
+        """Called when a watch begins: the server answers."""
+
+    @abstractmethod
+    async def _failed(self, error: ApiError) -> None:
+        """Wait until the next attempt, or raise."""
+
+    async def _run(self) -> None:
+        version: str | None = None
+        while True:
+            try:
+                version = await self._list() if version is None else version
+                self._succeeded()
+                began = time.monotonic()
+                version = await self._watch(version)
+                if time.monotonic() - began < _SHORT_WATCH:
+                    await asyncio.sleep(_SHORT_WATCH)
+            except ApiError as error:
+                # What happened meanwhile is in the next list, which also shows that the server answers again.
+                version = None
+                if not error.gone:
+                    await self._failed(error)
+
+    async def _list(self) -> str:
+        seen: set[str] = set()
+        version = ""
+        pages = self.connection.client.list_pages(
+            self.resource, self.namespace or None, label_selector=self.labels, field_selector=self.fields
+        )
+        async with aclosing(pages):
+            async for objects, newest in pages:
+                version = newest
+                for raw in objects:
+                    uid = read_metadata(raw).uid
+                    seen.add(uid)
+                    self._put(uid, raw)
+        for uid in self.items.keys() - seen:
+            self._remove(uid)
+        self._updated(None)
+        return version
+
+    async def _watch(self, version: str) -> str:
+        changes = self.connection.client.watch(
+            self.resource,
+            self.namespace or None,
+            resource_version=version,
+            label_selector=self.labels,
+            field_selector=self.fields,
+        )
+        async with aclosing(changes):
+            async for kind, raw in changes:
+                metadata = read_metadata(raw)
+                version = metadata.resource_version or version
+                if kind == "BOOKMARK":
+                    continue
+                if kind == "DELETED":
+                    self._remove(metadata.uid)
+                else:
+                    self._put(metadata.uid, raw)
+                self._updated(raw)
+        return version
+
+
+@dataclass(slots=True)
+class LiveObjects(ObjectWatch[msgspec.Raw]):
+    """All of each object, for a reader that waits for changes."""
+
+    is_listed: bool = False  # `items` is known
     versions: list[msgspec.Raw] | None = None  # all that the watch has seen, for a reader that takes them
+    _patience: Patience = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _failure: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(self.connection)
 
     async def changed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a change is not an error that is late
         """Wait for a change; return whether there was one. Raises RunError if the cluster cannot be read."""
@@ -110,59 +195,20 @@ class LiveObjects:
             self._failure = error
             self._changed.set()
 
-    async def _run(self) -> None:
-        patience = Patience(self.connection)
-        version: str | None = None
-        while True:
-            try:
-                version = await self._list() if version is None else version
-                patience.succeeded()
-                began = time.monotonic()
-                version = await self._watch(version)
-                if time.monotonic() - began < SHORT_WATCH:
-                    await asyncio.sleep(SHORT_WATCH)
-            except ApiError as error:
-                # What happened meanwhile is in the next list.
-                version = None
-                if not error.gone:
-                    await patience.after(error)
+    def _put(self, uid: str, raw: msgspec.Raw) -> None:
+        self.items[uid] = raw
 
-    async def _list(self) -> str:
-        found: dict[str, msgspec.Raw] = {}
-        version = ""
-        pages = self.connection.client.list_pages(
-            self.resource, self.namespace, label_selector=self.labels, field_selector=self.fields
-        )
-        async with aclosing(pages):
-            async for items, newest in pages:
-                version = newest
-                found |= {read_metadata(raw).uid: raw for raw in items}
-        self.objects, self.is_listed = found, True
+    def _updated(self, raw: msgspec.Raw | None) -> None:
+        self.is_listed = True
+        if self.versions is not None and raw is not None:
+            self.versions.append(raw)
         self._changed.set()
-        return version
 
-    async def _watch(self, version: str) -> str:
-        changes = self.connection.client.watch(
-            self.resource,
-            self.namespace,
-            resource_version=version,
-            label_selector=self.labels,
-            field_selector=self.fields,
-        )
-        async with aclosing(changes):
-            async for kind, raw in changes:
-                metadata = read_metadata(raw)
-                version = metadata.resource_version
-                if self.versions is not None and kind != "BOOKMARK":
-                    self.versions.append(raw)
-                if kind == "DELETED":
-                    self.objects.pop(metadata.uid, None)
-                elif kind != "BOOKMARK":
-                    self.objects[metadata.uid] = raw
-                else:
-                    continue
-                self._changed.set()
-        return version
+    def _succeeded(self) -> None:
+        self._patience.succeeded()
+
+    async def _failed(self, error: ApiError) -> None:
+        await self._patience.after(error)
 
 
 async def patiently(connection: Connection, ask: Callable[[], Awaitable[T]]) -> T:

@@ -267,19 +267,19 @@ class Follower:
                 # Pods that outlive their Job print nothing for it.
                 if open_tasks := [each for each in self._tasks.values() if not each.done()]:
                     await asyncio.wait(open_tasks, timeout=_LAST)
-                if self.logs.job.uid not in self.jobs.objects:
-                    raise gone(self.logs.job.name, is_replaced=bool(self.jobs.objects))
+                if self.logs.job.uid not in self.jobs.items:
+                    raise gone(self.logs.job.name, is_replaced=bool(self.jobs.items))
                 return
 
     def _is_over(self) -> bool:
         if not self.jobs.is_listed:
             return False
-        raw = self.jobs.objects.get(self.logs.job.uid)
+        raw = self.jobs.items.get(self.logs.job.uid)
         return raw is None or read_job(raw)[1].status.state.phase in _OVER
 
     def _all_pods(self) -> list[ClusterPod]:
         uid = self.logs.job.uid
-        pods = (read_pod(raw, uid) for raw in list(self.pods.objects.values()))
+        pods = (read_pod(raw, uid) for raw in list(self.pods.items.values()))
         return in_order(self.logs.job, [pod for pod in pods if pod is not None])
 
     async def _follow(self, uid: str, log: ContainerLog) -> None:
@@ -318,7 +318,7 @@ class Follower:
 
     def _newest_restart(self, uid: str, log: ContainerLog) -> int | None:
         """Return the number of the execution that runs; None if the container has ended for now, or is gone."""
-        raw = self.pods.objects.get(uid)
+        raw = self.pods.items.get(uid)
         pod = None if raw is None else read_pod(raw, self.logs.job.uid)
         states = {} if pod is None else {each.name: each for each in pod.containers}
         state = states.get(log.execution.container)
