@@ -16,6 +16,7 @@ import msgspec
 from pumice.client.cluster.connection import Connection
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.store.run_errors import ConnectionFailed, Denied
 
@@ -26,22 +27,7 @@ _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _MOST_REFUSALS: Final = 8
 
 
-class _Metadata(msgspec.Struct, rename="camel", frozen=True):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_OBJECT: Final = msgspec.json.Decoder(_Object)
 T = TypeVar("T")
-
-
-def read_metadata(raw: msgspec.Raw) -> _Metadata:
-    """Return the uid and the version of an object; a bookmark of a watch has only a version."""
-    return _OBJECT.decode(raw).metadata
 
 
 @dataclass(slots=True)

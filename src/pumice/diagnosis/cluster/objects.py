@@ -151,6 +151,10 @@ class Node(_Part, frozen=True):
     def ready(self) -> Condition | None:
         return next((each for each in self.status.conditions if each.type == "Ready"), None)
 
+    @property
+    def is_ready(self) -> bool:
+        return self.ready is not None and self.ready.status == "True"
+
 
 class ClaimSpec(_Part, frozen=True):
     storage_class_name: str | None = None
@@ -218,7 +222,7 @@ ROOT_QUEUE: Final = "root"  # the queue above all others, which takes no Job
 
 
 class LeaseSpec(_Part, frozen=True):
-    holder_identity: str = ""
+    holder_identity: str | None = None
     lease_duration_seconds: int = 15
     renew_time: str | None = None
 

@@ -13,6 +13,7 @@ from pumice.client.cluster.connection import Connection
 from pumice.diagnosis.failure_lines import LONGEST, cause_line
 from pumice.diagnosis.pod_ends import how_it_failed, one_line
 from pumice.diagnosis.why import EvidenceLine
+from pumice.engines.kubernetes.api.object_metadata import Secret
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model import naming
 from pumice.model.job import Job
@@ -32,19 +33,6 @@ class KeptLogs(Struct, frozen=True):
         return next((each for each in self.tails if each.attempt == attempt), None)
 
 
-class _Owner(Struct, frozen=True):
-    uid: str = ""
-
-
-class _Metadata(Struct, rename="camel", frozen=True):
-    owner_references: list[_Owner] = []
-
-
-class _Secret(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    data: dict[str, str] | None = None
-
-
 async def read_kept_logs(connection: Connection, job: Job) -> KeptLogs:
     """Raises RunError if the cluster does not answer."""
     if not job.status.version and not job.status.retry_count:
@@ -54,8 +42,8 @@ async def read_kept_logs(connection: Connection, job: Job) -> KeptLogs:
         raw = await connection.get(SECRETS, job.namespace, naming.log_tails_secret(job.name))
     except Denied:
         return KeptLogs(is_denied=True)
-    secret = _Secret() if raw is None else msgspec.json.decode(raw, type=_Secret)
-    if all(owner.uid != job.uid for owner in secret.metadata.owner_references):
+    secret = Secret() if raw is None else msgspec.json.decode(raw, type=Secret)
+    if not secret.metadata.is_owned_by(job.uid):
         return KeptLogs()
     return KeptLogs(list(read_tails(secret.data or {})))
 

@@ -10,6 +10,7 @@ import msgspec
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata, read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS, SELF_REVIEWS
 from pumice.model import keys
 from pumice.store.run_errors import InvalidOption
@@ -28,19 +29,6 @@ class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
 
 class _Review(msgspec.Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    uid: str = ""
-    annotations: dict[str, str] = {}
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-    @property
-    def submitter(self) -> str:
-        return self.metadata.annotations.get(keys.SUBMITTED_BY, "")
 
 
 async def find_user_name(connection: Connection) -> str:
@@ -67,9 +55,10 @@ async def strangers(connection: Connection, runs: Sequence[RunRef]) -> Mapping[s
     submitters: dict[str, str] = {}
     for run in runs:
         raw = await connection.get(JOBS, run.namespace, run.name)
-        found = _Object() if raw is None else msgspec.json.decode(raw, type=_Object)
-        if found.metadata.uid == run.uid and found.submitter:
-            submitters[run.uid] = found.submitter
+        found = ObjectMetadata() if raw is None else read_metadata(raw)
+        submitter = found.annotations.get(keys.SUBMITTED_BY, "")
+        if found.uid == run.uid and submitter:
+            submitters[run.uid] = submitter
     if not submitters:
         return {}
     name = await find_user_name(connection)

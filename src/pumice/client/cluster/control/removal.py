@@ -15,6 +15,7 @@ from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.control.current_job import read_current
 from pumice.client.cluster.job_facts import ClusterPod, in_order, read_pod
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import AnyObject
 from pumice.engines.kubernetes.api.resources import CLAIMS, JOBS, PODS
 from pumice.model import keys
 from pumice.model.job import Job
@@ -28,16 +29,6 @@ _SILENCE: Final = 3.0
 _POLL: Final = 0.3
 
 
-class _Owner(Struct, frozen=True):
-    uid: str = ""
-
-
-class _Metadata(Struct, rename="camel", frozen=True):
-    name: str = ""
-    uid: str = ""
-    owner_references: list[_Owner] = []
-
-
 class _Requests(Struct, frozen=True):
     requests: dict[str, Any] = {}
 
@@ -46,8 +37,7 @@ class _ClaimSpec(Struct, frozen=True):
     resources: _Requests = _Requests()
 
 
-class _Claim(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+class _Claim(AnyObject, frozen=True):
     spec: _ClaimSpec = _ClaimSpec()
 
     def __str__(self) -> str:
@@ -78,7 +68,7 @@ async def owned_claims(connection: Connection, job: Job) -> list[str]:
     except Denied:
         volumes = [each for each in job.spec.volumes if each.volume_claim is not None]
         return [each.volume_claim_name or f"the claim at {each.mount_path}" for each in volumes]
-    return [str(each) for each in found if any(one.uid == job.uid for one in each.metadata.owner_references)]
+    return [str(each) for each in found if each.metadata.is_owned_by(job.uid)]
 
 
 async def job_pods(connection: Connection, run: RunRef, job: Job | None = None) -> list[ClusterPod]:

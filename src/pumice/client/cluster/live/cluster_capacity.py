@@ -13,6 +13,8 @@ from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.live.job_table import Amounts, JobTable
 from pumice.client.cluster.live.live_table import LiveTable, within
 from pumice.client.observer import Capacity, Holding
+from pumice.diagnosis.cluster.objects import Node
+from pumice.engines.kubernetes.api.object_metadata import AnyObject
 from pumice.engines.kubernetes.api.resources import NODES, QUOTAS
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, sum_usage
@@ -21,10 +23,6 @@ _SHOWN: Final = ("cpu", "memory", GPU)
 _REQUESTS: Final = "requests."
 _NOTHING: Final = Quantity()
 _PATIENCE: Final = 1.0  # seconds; the bars may come later
-
-
-class _Metadata(Struct, frozen=True):
-    name: str = ""
 
 
 class _QuotaSpec(Struct, rename="camel", frozen=True):
@@ -37,33 +35,13 @@ class _Quantities(Struct, frozen=True):
     used: dict[str, str] = {}
 
 
-class _Quota(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+class _Quota(AnyObject, frozen=True):
     spec: _QuotaSpec = _QuotaSpec()
     status: _Quantities = _Quantities()
 
 
-class _Condition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
-class _NodeSpec(Struct, frozen=True):
-    unschedulable: bool = False
-
-
-class _NodeStatus(Struct, frozen=True):
-    allocatable: dict[str, str] = {}
-    conditions: list[_Condition] = []
-
-
-class _Node(Struct, frozen=True):
-    spec: _NodeSpec = _NodeSpec()
-    status: _NodeStatus = _NodeStatus()
-
-
 _QUOTA: Final = msgspec.json.Decoder(_Quota)
-_NODE: Final = msgspec.json.Decoder(_Node)
+_NODE: Final = msgspec.json.Decoder(Node)
 
 
 class Limit(Struct, frozen=True):
@@ -163,7 +141,6 @@ def _quantities(texts: Mapping[str, str]) -> Amounts:
 def _allocatable(raw: msgspec.Raw) -> Amounts | None:
     """Return what a node offers to pods; None for one that takes none."""
     found = _NODE.decode(raw)
-    is_ready = any(each.type == "Ready" and each.status == "True" for each in found.status.conditions)
-    if found.spec.unschedulable or not is_ready:
+    if found.spec.unschedulable or not found.is_ready:
         return None
     return {name: Quantity.parse(found.status.allocatable[name]) for name in _SHOWN if name in found.status.allocatable}

@@ -12,6 +12,7 @@ import msgspec
 from pumice.client.cluster.cluster_reading import LEASES_OF_CONTROLLERS
 from pumice.client.cluster.connection import IN_CLUSTER, Connection
 from pumice.client.values import Context
+from pumice.diagnosis.cluster.objects import Lease
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, LEASES
 from pumice.engines.kubernetes.auth.access import find_kubeconfig
@@ -21,16 +22,6 @@ from pumice.store.run_errors import InvalidOption, RunError
 _SECONDS: Final = 2.0
 _NONE: Final = "none"
 _UNKNOWN: Final = "unknown"
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
-    holder_identity: str | None = None
-    renew_time: str | None = None
-    lease_duration_seconds: int = 15
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    spec: _LeaseSpec = _LeaseSpec()
 
 
 async def cluster_contexts(kubeconfig: str, default: str) -> list[Context]:
@@ -82,7 +73,7 @@ async def _controller(connection: Connection) -> str:
 
 def _is_held(raw: bytes) -> bool:
     """Whether a controller has renewed the Lease lately."""
-    spec = msgspec.json.decode(raw, type=_Lease).spec
+    spec = msgspec.json.decode(raw, type=Lease).spec
     renewed = read_time(spec.renew_time)
     if not spec.holder_identity or renewed is None:
         return False

@@ -6,15 +6,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from pumice.client.cluster.connection import IN_CLUSTER, Connection
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS, NAMESPACES
 from pumice.engines.kubernetes.auth.access import find_kubeconfig
 from pumice.store.run_errors import RunError
@@ -22,14 +20,6 @@ from pumice.store.run_errors import RunError
 _LIMIT: Final = 0.3  # seconds since the program was started
 _LEAST: Final = 0.1  # where loading it took longer
 _GRACE: Final = 0.05
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
 
 
 def context_names(kubeconfig: str = "") -> list[str]:
@@ -68,14 +58,10 @@ async def _names(what: str, connection: Connection, seconds: float) -> list[str]
             pages = connection.client.list_pages(resource, namespace or None, metadata_only=True)
             async with aclosing(pages):
                 async for items, _ in pages:
-                    found += _decoded(items)
+                    found += [read_metadata(raw).name for raw in items]
     finally:
         await connection.close()
     return found
-
-
-def _decoded(items: Sequence[msgspec.Raw]) -> list[str]:
-    return [msgspec.json.decode(raw, type=_Object).metadata.name for raw in items]
 
 
 def _age() -> float:

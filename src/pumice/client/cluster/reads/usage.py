@@ -13,6 +13,7 @@ from pumice.client.backend import Usage
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.model import keys
 from pumice.model.quantity import Quantity
@@ -25,16 +26,12 @@ _METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 _INSTALL: Final = "an administrator installs metrics-server, which serves metrics.k8s.io"
 
 
-class _Metadata(Struct, frozen=True):
-    name: str = ""
-
-
 class _Container(Struct, frozen=True):
     usage: dict[str, str] = {}
 
 
 class _PodMetrics(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: ObjectMetadata = ObjectMetadata()
     timestamp: str | None = None
     containers: list[_Container] = []
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, Terminated
+from pumice.engines.kubernetes.api.object_metadata import OwnerReference
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Waiting
@@ -28,14 +29,6 @@ _SECOND: Final = dt.timedelta(seconds=1)
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
 
-class _Owner(Struct, rename="camel", frozen=True):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class _Meta(Struct, rename="camel", frozen=True):
     name: str
     uid: str
@@ -43,7 +36,7 @@ class _Meta(Struct, rename="camel", frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    owner_references: list[_Owner] = []
+    owner_references: list[OwnerReference] = []
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -174,7 +167,7 @@ def owned_by(manifest: dict[str, Any], uid: str) -> bool:
     return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
 
 
-def _owner(meta: _Meta) -> _Owner | None:
+def _owner(meta: _Meta) -> OwnerReference | None:
     for owner in meta.owner_references:
         if owner.controller and owner.kind == KIND and owner.api_version.partition("/")[0] == _GROUP:
             return owner

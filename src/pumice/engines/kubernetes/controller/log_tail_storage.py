@@ -21,6 +21,7 @@ from pumice.diagnosis.failures import Failure, Failures
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import Secret
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.logging import LogThrottle
 from pumice.model import naming
@@ -41,20 +42,6 @@ _LINES: Final = (MOST_LINES, 10, 1)
 _MOST_SENT: Final = 256 << 10
 
 _log = logging.getLogger(__name__)
-
-
-class _Owner(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-    owner_references: list[_Owner] = []
-
-
-class _Secret(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    data: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -114,7 +101,7 @@ class LogTailStorage:
     async def _keep(self, job: Job, first: Failure, attempt: int) -> None:
         secret = await self._secret(job)
         if secret is not None:
-            if all(owner.uid != job.uid for owner in secret.metadata.owner_references):
+            if not secret.metadata.is_owned_by(job.uid):
                 name = naming.log_tails_secret(job.name)
                 self._warn(JobKey(job.namespace, job.name), f"Secret {name} exists and does not belong to this job")
                 return
@@ -125,7 +112,7 @@ class LogTailStorage:
         text, problem = await self._tail(job, first)
         await self._write(job, secret, LogTail(attempt, first.pod, first.end.container, problem, text))
 
-    async def _secret(self, job: Job) -> _Secret | None:
+    async def _secret(self, job: Job) -> Secret | None:
         """Read the Secret without the right to read Secrets: see `owned_secrets`."""
         name = naming.log_tails_secret(job.name)
         try:
@@ -134,7 +121,7 @@ class LogTailStorage:
             if not error.not_found:
                 raise
             return None
-        return msgspec.json.decode(raw, type=_Secret)
+        return msgspec.json.decode(raw, type=Secret)
 
     async def _tail(self, job: Job, first: Failure) -> tuple[bytes, str]:
         """Return the end of the log, or why there is none."""
@@ -168,7 +155,7 @@ class LogTailStorage:
                     break
         return b"".join(pieces)
 
-    async def _write(self, job: Job, secret: _Secret | None, tail: LogTail) -> None:
+    async def _write(self, job: Job, secret: Secret | None, tail: LogTail) -> None:
         name, entries = naming.log_tails_secret(job.name), tail_data(tail)
         if secret is None:
             body = owned(job, "v1", "Secret", name, {"type": "Opaque", "data": entries})

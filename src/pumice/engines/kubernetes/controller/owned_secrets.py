@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.model import naming
 from pumice.model.job import Manifest
 from pumice.model.snapshot import JobKey
@@ -28,19 +27,6 @@ CHECKS_PER_SECOND: Final = 5
 _ATTEMPTS: Final = 4
 
 _log = logging.getLogger(__name__)
-
-
-class _Owner(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
-    uid: str = ""
-    owner_references: list[_Owner] = []
-
-
-class _Secret(msgspec.Struct, frozen=True):
-    metadata: _Meta
 
 
 @dataclass(slots=True)
@@ -131,8 +117,6 @@ class SecretManager:
             if not error.not_found:
                 raise
             return _Checked(job, job_uid, exists=False, is_foreign=False, checked_at=self.clock())
-        secret = msgspec.json.decode(raw, type=_Secret)
-        is_own = any(owner.uid == job_uid for owner in secret.metadata.owner_references)
-        return _Checked(
-            job, job_uid, exists=True, is_foreign=not is_own, checked_at=self.clock(), uid=secret.metadata.uid
-        )
+        found = read_metadata(raw)
+        is_own = found.is_owned_by(job_uid)
+        return _Checked(job, job_uid, exists=True, is_foreign=not is_own, checked_at=self.clock(), uid=found.uid)

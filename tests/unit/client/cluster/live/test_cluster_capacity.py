@@ -116,4 +116,6 @@ def test_quotas_that_count(spec: dict[str, object], is_kept: bool) -> None:
 def test_nodes_that_take_pods(spec: dict[str, object], ready: str, is_kept: bool) -> None:
     capacity = ClusterCapacity(Connection("prod", cast("Any", None), "ml"), cast("Any", None))
     status = {"allocatable": {"cpu": "4", "pods": "110"}, "conditions": [{"type": "Ready", "status": ready}]}
-    assert capacity.nodes.decode(raw({"spec": spec, "status": status})) == (quantities(cpu="4") if is_kept else None)
+    assert capacity.nodes.decode(raw({"metadata": {"name": "n"}, "spec": spec, "status": status})) == (
+        quantities(cpu="4") if is_kept else None
+    )
