@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pumice.client.backend import Listing, RunRef, Selection, Update
 from pumice.client.cluster.connection import Connection, gone
-from pumice.client.cluster.job_changes import JobChanges
 from pumice.client.cluster.job_end import COMMAND_ISSUED
 from pumice.client.cluster.job_facts import (
     ClusterPod,
@@ -23,6 +22,7 @@ from pumice.client.cluster.job_facts import (
     read_facts,
     read_job,
 )
+from pumice.client.cluster.job_operations import JobOperations
 from pumice.client.cluster.job_rows import JobTable, listed
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.live_objects import PATIENCE, LiveObjects, live, patiently
@@ -49,7 +49,7 @@ _TICK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterBackend(JobChanges):
+class ClusterBackend(JobOperations):
     connection: Connection
     arguments: tuple[Any, ...]  # of `open_backend`
     submitted: list[RunRef] = field(default_factory=list)  # from here, for tests that clean up
