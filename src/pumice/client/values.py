@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from pumice.model.text import printable, shortened, shown_words
 from pumice.model.units import amount_text, elapsed_text
 from pumice.model.vocabulary import Phase
 from pumice.store.run_errors import InvalidOption
-from pumice.store.run_record import GangPods, PodCounts, PublishedPort, RunStatus, seconds_active
+from pumice.store.run_record import GangPods, PodCounts, PublishedPort, RunRecord, RunStatus, seconds_active
 
 _LONGEST_ARGS: Final = 60  # beside other words
 # What `wait` waits for, besides an outcome or a phase.
@@ -227,6 +227,35 @@ class Event(_Value, frozen=True):
     def __str__(self) -> str:
         words = (self.pod, self.phase, self.reason, self.message)
         return " ".join((self.time.isoformat(timespec="milliseconds"), self.type, *filter(None, words)))
+
+
+def status_of(record: RunRecord, status: RunStatus, **more: Any) -> Status:
+    """Return a run at one moment: the fields that follow from its record and its status, and more."""
+    outcome = status.outcome
+    return Status(
+        run=record.ref,
+        name=record.name,
+        number=record.number,
+        uid=record.uid,
+        namespace=record.namespace,
+        outcome=outcome,
+        phase=status.phase,
+        attempt=status.attempt,
+        note=record.note,
+        args=tuple(record.args),
+        created=record.created,
+        started=status.started,
+        finished=status.finished,
+        ran=status.ran,
+        exit_code=status.exit_code,
+        priority=record.priority,
+        mode=record.mode,
+        host=record.host,
+        file=record.file,
+        stopped=outcome in (Outcome.STOPPED, Outcome.SUSPENDED),
+        verdict=verdict_of(status),
+        **more,
+    )
 
 
 def result_of(status: Status) -> Result:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pumice.client.values import Status, verdict_of
-from pumice.diagnosis.outcome import Outcome
+from pumice.client.values import Status, status_of
 from pumice.model.vocabulary import MAX_RETRY
 from pumice.store.files.run_store import StoredRun
 from pumice.store.run_record import RunStatus
@@ -21,7 +20,7 @@ _OF_LIVE_PODS: Final = ("running", "pending", "terminating", "unknown", "taskSta
 
 def summary(run: StoredRun, status: RunStatus, message: str = "") -> Status:
     """Return a run at one moment. `message` replaces what its status says."""
-    record, outcome = run.record, status.outcome
+    record = run.record
     pods, attempts = status.pods, status.max_attempts
     if status.started is None and not pods.total:
         # It has not started: take the numbers of its Job.
@@ -30,39 +29,20 @@ def summary(run: StoredRun, status: RunStatus, message: str = "") -> Status:
         attempts = record.job.get("spec", {}).get("maxRetry") or MAX_RETRY
     # A process that was killed leaves both in the status.
     is_live = status.started is not None and status.finished is None
-    return Status(
-        run=run.ref,
-        name=record.name,
-        number=record.number,
-        uid=record.uid,
-        namespace=record.namespace,
-        outcome=outcome,
-        phase=status.phase,
+    return status_of(
+        record,
+        status,
         reason=status.reason,
         message=message or status.text,
         pods=pods,
-        attempt=status.attempt,
         max_attempts=attempts,
-        note=record.note,
-        created=record.created,
-        started=status.started,
-        finished=status.finished,
-        ran=status.ran,
-        exit_code=status.exit_code,
-        priority=record.priority,
-        mode=record.mode,
-        host=record.host,
-        file=record.file,
         directory=str(run.directory),
         workdir=record.workdir,
-        stopped=outcome in (Outcome.STOPPED, Outcome.SUSPENDED),
-        verdict=verdict_of(status),
         gang=record.gang,
         code_change=status.code_change,
         hang=status.hang if is_live else None,
         published=status.published if is_live else (),
         readable=run.has_our_format,
-        args=record.args,
     )
 
 
