@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pumice.model.findings import ABSENT, Finding, Severity
 from pumice.model.problem import Position, Problem
-from pumice.model.text import printable
+from pumice.model.text import plural, printable
 from pumice.yaml.documents import Document
 
 _LONGEST_SHOWN: Final = 80
@@ -90,7 +90,7 @@ def counted(reports: Sequence[Report]) -> str:
     """`3 errors, 1 warning`."""
     errors = sum(report.is_error for report in reports)
     numbers = ((errors, "error"), (len(reports) - errors, "warning"))
-    return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in numbers if number)
+    return ", ".join(plural(number, word) for number, word in numbers if number)
 
 
 def in_order(reports: Sequence[Report]) -> list[Report]:

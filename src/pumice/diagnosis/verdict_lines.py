@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pumice.diagnosis.verdict import FailedPod, Verdict
+from pumice.model.text import plural
 from pumice.model.units import elapsed_text
 
 # Rows with commands and paths, which people copy.
@@ -46,7 +47,7 @@ def heading_text(verdict: Verdict) -> str:
         return verdict.message
     attempt = f" (attempt {verdict.attempt} of {verdict.max_attempts})" if verdict.max_attempts else ""
     if verdict.left_early:
-        others = f"{verdict.peers} other{'' if verdict.peers == 1 else 's'}"
+        others = plural(verdict.peers, "other")
         return f"{lead_text(verdict)}, with exit code 0, while {others} still ran{attempt}"
     return f"{lead_text(verdict)}: {_how(first)}{attempt}"
 
@@ -92,7 +93,7 @@ def _failed_before(verdict: Verdict) -> list[tuple[str, str]]:
         rows.append(("failed", f"{first.pod}: {_how(first)}{_said(first)}{then}"))
     if verdict.restarted:
         last, *more = verdict.restarted
-        count = f"{last.restarts} restart{'' if last.restarts == 1 else 's'}"
+        count = plural(last.restarts, "restart")
         others_too = f"; {len(more)} more restarted" if more else ""
         rows.append(("restarted", f"{last.pod}: {count}, last {last.exit}{_said(last)}{others_too}"))
     if verdict.earlier is not None:

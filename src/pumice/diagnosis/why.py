@@ -17,7 +17,7 @@ import msgspec
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.verdict import Verdict
 from pumice.model.quantity import Quantity
-from pumice.model.text import printable
+from pumice.model.text import plural, printable
 from pumice.model.units import amount_text, elapsed_text
 
 OTHER_PROGRAMS: Final = "other programs"
@@ -149,6 +149,11 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """What the reason is about, without amounts, which change all the time."""
         held = [(each.resource, [holder.run for holder in each.held_by]) for each in self.short]
         return (self.code, self.position, self.behind, held, self.message)
+
+
+def success_text(pods: int, seconds: float) -> str:
+    """`2 pods succeeded, in 26s`."""
+    return f"{plural(pods, 'pod')} succeeded, in {elapsed_text(seconds)}"
 
 
 def sentence(why: Why) -> str:

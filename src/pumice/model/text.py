@@ -39,6 +39,11 @@ def listed(words: Sequence[str], conjunction: str = "or") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
+def plural(count: int, word: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def some(words: Sequence[str], separator: str = ", ") -> str:
     """Join words; of many, only the first dozen."""
     return separator.join(words if len(words) <= _MOST else [*words[: _MOST - 1], "..."])

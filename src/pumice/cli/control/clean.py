@@ -15,6 +15,7 @@ from pumice.client.backend import Backend, Feature
 from pumice.client.run_options.kinds import Source, read_time, size
 from pumice.client.run_options.toml_files import read_user_config
 from pumice.model.problem import Position
+from pumice.model.text import plural
 from pumice.store.run_errors import InvalidOption
 
 
@@ -41,7 +42,7 @@ async def _clean(backend: Backend, args: argparse.Namespace) -> int:
         print("\n".join(found) if found else "nothing to remove", file=sys.stdout if found else sys.stderr)
         return 0
     if not args.yes and not sys.stdin.isatty():
-        what = "1 item" if len(found) == 1 else f"{len(found)} items"
+        what = plural(len(found), "item")
         print(f"{what} would be removed\n  hint: -y removes them, --dry-run lists them", file=sys.stderr)
         return BAD_INPUT
     if not args.yes and not _confirmed(found):

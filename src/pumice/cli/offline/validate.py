@@ -10,6 +10,7 @@ from pumice.cli.findings import write_reports
 from pumice.client.job_files import NO_JOB, JobFile, documents, load
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for
+from pumice.model.text import plural
 from pumice.runtime.offline_context import offline_context
 
 if TYPE_CHECKING:
@@ -79,5 +80,5 @@ def _print_valid_jobs(loaded: JobFile, context: str) -> None:
         job = entry.admitted.job
         count = job.total_replicas
         where = f" on {context}" if context else ""
-        good = f"{loaded.name}: {job.name}: good{where} ({count} pod{'' if count == 1 else 's'})"
+        good = f"{loaded.name}: {job.name}: good{where} ({plural(count, 'pod')})"
         print(fit(good, sys.stderr), file=sys.stderr)

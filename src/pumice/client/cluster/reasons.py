@@ -16,10 +16,10 @@ from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster, why_pod_on_c
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.pod_ends import how_it_ended, in_words
 from pumice.diagnosis.pod_reasons import dependency, last_lines, why_pod
-from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode
+from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode, success_text
 from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
-from pumice.model.units import elapsed_text, read_time
+from pumice.model.units import read_time
 from pumice.store.run_errors import NoSuchPod
 
 _SHOWN: Final = 3  # pods of a task that a message names
@@ -38,8 +38,7 @@ def _ended(facts: JobFacts, status: Status) -> Why:
     if status.verdict is not None and status.verdict.text:
         message = status.verdict.text
     elif status.outcome is Outcome.SUCCEEDED:
-        number = status.pods.succeeded
-        message = f"{number} pod{'' if number == 1 else 's'} succeeded, in {elapsed_text(status.ran)}"
+        message = success_text(status.pods.succeeded, status.ran)
     hints = [Hint(f"not seen: {what} (you have no right to list them)") for what in facts.unreadable]
     if facts.pods and status.outcome is not Outcome.SUCCEEDED:
         hints.insert(0, last_lines(status.run, facts.where))

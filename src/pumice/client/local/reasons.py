@@ -15,11 +15,10 @@ from pumice.diagnosis.hang import PY_SPY, hang_lines
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.pod_reasons import dependency, last_lines
 from pumice.diagnosis.pod_reasons import why_pod as why_pod_of
-from pumice.diagnosis.why import END_CODES, Hint, Why, WhyCode, sentence
+from pumice.diagnosis.why import END_CODES, Hint, Why, WhyCode, sentence, success_text
 from pumice.engines.local.scheduling.run_queue import why_it_waits
 from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
-from pumice.model.units import elapsed_text
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.run_errors import NoSuchPod
 from pumice.store.run_record import SECRETS_MISSING, RunStatus
@@ -42,7 +41,7 @@ def why_run(store: RunStore, run: StoredRun, now: dt.datetime) -> Why:
     status = run.status()
     since = status.finished or status.started or run.record.created
     if status.finished is not None:
-        verdict = verdict_of(status)
+        verdict, said = verdict_of(status), status.text or success_text(status.pods.succeeded, status.ran)
         # Whoever stopped a run in which nothing had failed knows all; one that had no pods has no lines.
         has_lines = (verdict is not None or status.outcome is Outcome.FAILED) and bool(run.history().lives)
         return Why(
@@ -50,7 +49,7 @@ def why_run(store: RunStore, run: StoredRun, now: dt.datetime) -> Why:
             code=END_CODES[status.outcome],
             since=since,
             hints=(last_lines(run.ref),) if has_lines else (),
-            message=verdict.text if verdict is not None else status.text or _success(status),
+            message=verdict.text if verdict is not None else said,
             verdict=verdict,
         )
     if run.elsewhere:
@@ -89,12 +88,6 @@ def why_pod(run: StoredRun, name: str) -> Why:
     if (waits := dependency(slot.task)) and run.status().finished is None:
         return Why(run=ref, code=WhyCode.DEPENDENCY, since=run.status().started, message=waits)
     return Why(run=ref, code=WhyCode.STARTING, since=run.status().started, message="it has not been created")
-
-
-def _success(status: RunStatus) -> str:
-    """Say how many pods succeeded, and in which time: `2 pods succeeded, in 26s`."""
-    number = status.pods.succeeded
-    return f"{number} pod{'' if number == 1 else 's'} succeeded, in {elapsed_text(status.ran)}"
 
 
 def _running(run: StoredRun, status: RunStatus, since: dt.datetime, now: dt.datetime) -> Why:

@@ -23,7 +23,7 @@ from pumice.diagnosis.why import hint_text
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobStatus
-from pumice.model.text import escaped
+from pumice.model.text import escaped, plural
 from pumice.model.units import elapsed_text
 from pumice.model.vocabulary import COMMAND, Action, Phase
 from pumice.reconcile.consequences import acted_text
@@ -157,7 +157,7 @@ class TextView(Struct):
         tasks = ", ".join(f"{task.name} {task.replicas}" for task in job.spec.tasks)
         plugins = f"   plugins {', '.join(job.spec.plugins)}" if job.spec.plugins else ""
         gang = f"   gang {job.spec.min_available}"
-        self._print(f"{job.name}  {_pods(total)}: {tasks}{gang}{plugins}   images: {images}")
+        self._print(f"{job.name}  {plural(total, 'pod')}: {tasks}{gang}{plugins}   images: {images}")
 
     def _show_logs(self, lines: Sequence[LogLine]) -> None:
         ended = []
@@ -202,7 +202,7 @@ class TextView(Struct):
                 waits = any(task.depends_on is not None for task in job.spec.tasks)
                 # A restart of some pods leaves the others running.
                 missing = job.total_replicas - moved.status.running - moved.status.succeeded
-                return f"{again}starting" if waits else f"{again}starting {_pods(missing)}"
+                return f"{again}starting" if waits else f"{again}starting {plural(missing, 'pod')}"
             case Phase.RUNNING:
                 running = max(self._states.running, moved.status.running)
                 # The pods may have ended before the phase was written.
@@ -300,7 +300,3 @@ class TextView(Struct):
 
     def _elapsed(self) -> str:
         return elapsed_text(self._seconds())
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'' if count == 1 else 's'}"

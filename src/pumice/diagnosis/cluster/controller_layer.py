@@ -16,6 +16,7 @@ from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
 from pumice.model.job import TaskSpec
 from pumice.model.snapshot import PodPhase
 from pumice.model.status import TaskState
+from pumice.model.text import plural
 from pumice.model.units import EPOCH, after, elapsed_text, read_time
 from pumice.model.vocabulary import KIND, Phase
 
@@ -144,7 +145,7 @@ def restart(reading: ClusterReading) -> Cause | None:
     if state.phase not in _ENDING:
         return None
     left = [pod.short_name for pod in known(reading.pods) if pod.observed.is_deleting and not pod.observed.is_finished]
-    waits = f"; waits for {len(left)} pod{'' if len(left) == 1 else 's'} to end" if left else ""
+    waits = f"; waits for {plural(len(left), 'pod')} to end" if left else ""
     what = f"attempt {job.status.retry_count + 1} begins" if state.phase == Phase.RESTARTING else state.phase
     cause = in_words("", state.message)
     return Cause(

@@ -18,7 +18,7 @@ from pumice.diagnosis.pod_waits import GATED, UNSCHEDULABLE
 from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.text import some
+from pumice.model.text import plural, some
 
 _SCHEDULED: Final = "PodScheduled"
 _ADDS_NODES: Final = ("TriggeredScaleUp", "Nominated")
@@ -102,7 +102,7 @@ def _toleration_hints(ranked: Sequence[NodeFit], task: str) -> Iterator[Hint]:
             taints = " and ".join(str(taint) for taint in fit.taints)
             nodes[taints] = nodes.get(taints, 0) + 1
     for taints, count in list(nodes.items())[:_SHOWN_NODES]:
-        opened = f"{count} node{'' if count == 1 else 's'}"
+        opened = plural(count, "node")
         yield Hint(f"a toleration of {taints} in {task}.tolerations opens {opened}")
 
 

@@ -33,6 +33,7 @@ from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.pod_waits import NODE_LOST, UNSCHEDULABLE, WAIT_CODES
 from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode
 from pumice.model.snapshot import PodPhase
+from pumice.model.text import plural
 from pumice.model.units import read_time
 from pumice.model.vocabulary import Phase
 
@@ -120,7 +121,7 @@ def _end(reading: ClusterReading) -> Cause | None:
     if code is None:
         return None
     done = reading.count(PodPhase.SUCCEEDED)
-    success = f"{done} pod{'' if done == 1 else 's'} succeeded" if code is WhyCode.COMPLETED else ""
+    success = f"{plural(done, 'pod')} succeeded" if code is WhyCode.COMPLETED else ""
     verdict = reading.verdict.text if reading.verdict is not None else ""
     message = verdict or in_words("", state.message) or success or state.reason or state.phase
     line = state_line(reading)

@@ -18,6 +18,7 @@ from pumice.model.findings import Path
 from pumice.model.job import Job
 from pumice.model.problem import Position
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod
+from pumice.model.text import plural
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent
@@ -139,8 +140,8 @@ class EventLog:
         """End the moment: one line for all pods that were created, one for all that were deleted."""
         if self._ending:
             verb = "ends" if self._ending.total() == 1 else "end"
-            self.record("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
-        made = f"{_pods(self._made.total())} made: {_by_task(self._made)}" if self._made else ""
+            self.record("PodsEnd", f"{plural(self._ending.total(), 'pod')} {verb}: {_by_task(self._ending)}")
+        made = f"{plural(self._made.total(), 'pod')} made: {_by_task(self._made)}" if self._made else ""
         beginning, self._beginning = self._beginning, None
         self._made.clear()
         self._ending.clear()
@@ -168,7 +169,7 @@ class EventLog:
         status = job.status
         ending = "no pod has to end"
         if status.terminating:
-            ending = f"{_pods(status.terminating)} end{'s' if status.terminating == 1 else ''}"
+            ending = f"{plural(status.terminating, 'pod')} end{'s' if status.terminating == 1 else ''}"
         match status.state.phase:
             case Phase.RUNNING:
                 return _counts(running=f"{status.running}/{job.total_replicas}", succeeded=status.succeeded)
@@ -183,10 +184,6 @@ class EventLog:
                 return _counts(succeeded=status.succeeded, failed=status.failed) or "no pods are left"
             case _:
                 return ending
-
-
-def _pods(number: int) -> str:
-    return f"{number} pod{'' if number == 1 else 's'}"
 
 
 def _by_task(numbers: Counter[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pumice.model.display.notebook_html import division, heading, table
 from pumice.model.resources import containers_total
-from pumice.model.text import printable, some
+from pumice.model.text import plural, printable, some
 from pumice.model.units import amount_text
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def job_text(job: Job) -> str:
 
 def job_html(job: Job, host_image: str) -> str:
     """Return the tasks as a table. A container with `host_image` has no image of its own."""
-    pods = f"{job.total_replicas} pod{'' if job.total_replicas == 1 else 's'}"
+    pods = plural(job.total_replicas, "pod")
     least = f"at least {job.spec.min_available} at once" if job.spec.min_available else ""
     plugins = f"plugins {', '.join(job.spec.plugins)}" if job.spec.plugins else "no plugins"
     queue = f"queue {job.spec.queue}" if job.spec.queue else ""

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from pumice.model.text import plural
 from pumice.store.files.atomic_files import replace_file
 
 FILE: Final = "code.json"
@@ -45,10 +46,10 @@ class RunCode(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     def __str__(self) -> str:
         """`commit 1234567890ab (main) and 2 changed files`."""
         if not self.commit:
-            return f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}, no commit"
+            return f"{plural(len(self.files), 'file')}, no commit"
         branch = f" ({self.branch})" if self.branch else ""
         count = len(self.files)
-        changed = f" and {count} changed file{'' if count == 1 else 's'}" if count else ""
+        changed = f" and {plural(count, 'changed file')}" if count else ""
         return f"commit {self.commit[:12]}{branch}{changed}"
 
 

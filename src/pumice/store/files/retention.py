@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pumice.model.text import plural
 from pumice.model.vocabulary import Phase
 from pumice.store.files.owner_lock import OwnerLock
 from pumice.store.files.run_directory import KEPT
@@ -80,7 +81,7 @@ def removal_text(removed: Sequence[str]) -> str:
     """Return the line that says which runs were removed."""
     more = len(removed) - _MOST_NAMED
     names = ", ".join(removed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    runs = "1 old run" if len(removed) == 1 else f"{len(removed)} old runs"
+    runs = plural(len(removed), "old run")
     return f"removed {runs}: {names}; [runs] in config.toml says how many are kept"
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from pumice.client.backend import Backend, Change, RemoveRun, RestartRun, ResumeRun, StopRun, SuspendRun
 from pumice.client.observer import Observed, Refusals, Repeat
 from pumice.model.problem import FLAGS
-from pumice.model.text import shown_words
+from pumice.model.text import plural, shown_words
 from pumice.store.history.run_history import RunHistory
 from pumice.store.run_errors import RunError
 from pumice.store.run_record import SECRETS_MISSING, RunRecord
@@ -165,7 +165,7 @@ def action_plan(seen: Observed, name: str, refusals: Refusals) -> ActionPlan:
     alive = [life for life in history.lives_of(history.attempt) if not life.pod.is_finished]
     number = 0 if seen.is_over else len(alive)
     phase = status.phase if status.finished is not None else history.job.status.state.phase or status.phase
-    pods = f"{number} pod{'' if number == 1 else 's'}"
+    pods = plural(number, "pod")
     ends = (
         f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {_grace(history)} s"
         if number

@@ -14,7 +14,7 @@ from pumice.diagnosis.why import OTHER_PROGRAMS, Why, WhyCode, sentence
 from pumice.model import VERSION
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, sum_usage
-from pumice.model.text import shown_words
+from pumice.model.text import plural, shown_words
 from pumice.model.units import amount_text
 from pumice.store.run_record import RunRecord, RunStatus
 from pumice.ui.values import Evidence, Hint, Holder, Info, QueueEntry, Reservation, Resources, Shortage, Waiting
@@ -132,7 +132,7 @@ def needs_text(amounts: Mapping[str, Quantity], gpus: int) -> str:
     parts = []
     devices = gpus or (amounts[GPU].value() if GPU in amounts else 0)
     if devices:
-        parts.append(f"{devices} GPU{'' if devices == 1 else 's'}")
+        parts.append(plural(devices, "GPU"))
     if "cpu" in amounts and amounts["cpu"] > Quantity():
         number = amount_text("cpu", amounts["cpu"])
         parts.append(f"{number} CPU{'' if number == '1' else 's'}")

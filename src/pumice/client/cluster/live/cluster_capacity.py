@@ -18,6 +18,7 @@ from pumice.engines.kubernetes.api.object_metadata import AnyObject
 from pumice.engines.kubernetes.api.resources import NODES, QUOTAS
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, sum_usage
+from pumice.model.text import plural
 
 _SHOWN: Final = ("cpu", "memory", GPU)
 _REQUESTS: Final = "requests."
@@ -79,7 +80,7 @@ class ClusterCapacity:
         if not total:
             return Capacity("", {}, {}, (), (), {}, {}), ""
         number = len(self.nodes.items)
-        return self._of(total, self._holdings(on_nodes=True)), f"{number} node{'' if number == 1 else 's'}"
+        return self._of(total, self._holdings(on_nodes=True)), plural(number, "node")
 
     def _of_quotas(self, limits: Sequence[Limit]) -> Capacity:
         """Of several quotas, that with the least room decides for a resource."""

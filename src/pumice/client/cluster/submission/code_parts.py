@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from pumice.model.problem import Option, Position
-from pumice.model.text import some
+from pumice.model.text import plural, some
 from pumice.model.units import size_text
 from pumice.store.code.beneath import Directory
 from pumice.store.code.bundles import Bundle, make_bundle
@@ -67,7 +67,7 @@ class CodeParts(Struct, frozen=True):
         """Say what is sent."""
         count = len(self.sizes)
         packed = "" if self.mode is CodeMode.READ_ONLY else " compressed"
-        files = f"{count} file{'' if count == 1 else 's'} of {self.directory}"
+        files = f"{plural(count, 'file')} of {self.directory}"
         lines = [f"code {self.id}: {files}, {size_text(self.size)}{packed}"]
         if count > 1:
             lines.append(f"the largest: {_largest(self.sizes)}")

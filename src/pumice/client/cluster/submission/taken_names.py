@@ -23,6 +23,7 @@ from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys
 from pumice.model.job import Job
 from pumice.model.problem import Option
+from pumice.model.text import plural
 from pumice.model.units import elapsed_text
 from pumice.store.options import ClusterOptions
 from pumice.store.run_errors import ConnectionFailed, Denied, NameTakenError
@@ -52,7 +53,7 @@ class Taken(Struct, frozen=True):
     def parts(self) -> str:
         """What goes with it: `its 3 pods and their logs, and the claim ckpt (10Gi) with its data`."""
         count = len(self.facts.pods)
-        pods = f"its {count} pod{'' if count == 1 else 's'} and the logs" if count else "no pods"
+        pods = f"its {plural(count, 'pod')} and the logs" if count else "no pods"
         claims = ", ".join(self.claims)
         return pods if not claims else f"{pods}, and the data of {claims}"
 

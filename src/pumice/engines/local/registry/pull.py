@@ -26,6 +26,7 @@ from pumice.engines.local.registry.manifests import PulledManifest, fetch_manife
 from pumice.engines.local.registry.platforms import Platform, parse_platform, platform_of, this_platform
 from pumice.engines.local.registry.registry_client import RegistryClient
 from pumice.engines.local.registry.transfer import Transfer
+from pumice.model.text import plural
 from pumice.model.units import size_text
 from pumice.store.files.remove_tree import remove_tree
 
@@ -91,7 +92,7 @@ async def fetch_layout(
     await download(client, manifest.config, layout, transfer)
     if wanted is not None:
         _check_platform(_platform_in(manifest.config.path(layout)), wanted)
-    count = "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
+    count = plural(len(layers), "layer")
     report.line(f"pulling from {client.image.host}: {count}, {size_text(manifest.size)}")
     slots = asyncio.Semaphore(_AT_ONCE)
 
