@@ -20,7 +20,8 @@ import msgspec
 import pumice
 import pumice.plugins
 import pumice.testing
-from pumice.client.run_options.table import Options, Pathlike
+from pumice.client.run_options.kinds import Pathlike
+from pumice.client.run_options.table import Options
 from pumice.client.sync_client import ForwardedPort
 from pumice.diagnosis.verdict import ActedPolicy, FailedPod
 from pumice.diagnosis.why import Hint, Holder, WhyCode

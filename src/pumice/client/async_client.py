@@ -15,7 +15,8 @@ from pumice.client.lease import Lease
 from pumice.client.loading import origin_of
 from pumice.client.reports import counted
 from pumice.client.requests import run_request
-from pumice.client.run_options.table import Options, Pathlike, check_foreground
+from pumice.client.run_options.kinds import Pathlike
+from pumice.client.run_options.table import Options, check_foreground
 from pumice.client.values import Result
 from pumice.client.view.output import fit, style_for
 from pumice.client.view.run_lists import RunList

@@ -38,8 +38,7 @@ from pumice.client.loop_thread import Batches, private_loop
 from pumice.client.pod_access import LocalPort, PodPath, PodPort
 from pumice.client.requests import documents_of
 from pumice.client.run_options import kinds
-from pumice.client.run_options.kinds import read_time
-from pumice.client.run_options.table import Pathlike
+from pumice.client.run_options.kinds import Pathlike, read_time
 from pumice.client.values import (
     FINISHED,
     Attempt,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pumice.store.settings import Retention
 
 T = TypeVar("T")
+# Runs that finished earlier are not listed, unless all are asked for.
+RECENT: Final = dt.timedelta(hours=24)
 
 
 class RunRef(Struct, frozen=True):

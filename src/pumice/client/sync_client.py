@@ -19,7 +19,8 @@ from pumice.client.async_run import WATCH_SECONDS, AsyncForwardedPort, AsyncOwne
 from pumice.client.backend import Backend
 from pumice.client.backends import open_backend
 from pumice.client.loop_thread import private_loop
-from pumice.client.run_options.table import Options, Pathlike
+from pumice.client.run_options.kinds import Pathlike
+from pumice.client.run_options.table import Options
 from pumice.client.sync import sync, sync_iterator
 from pumice.client.values import Result
 from pumice.client.view.notebook import displayed

@@ -15,6 +15,8 @@ from pumice.model.units import after
 NODE_LOST: Final = "NodeLost"
 # The reason of a pod for which its scheduler finds no room.
 UNSCHEDULABLE: Final = "Unschedulable"
+# The reason of a Job whose pods cannot be created, because a claim that it names does not exist.
+CLAIM_MISSING: Final = "ClaimMissing"
 # The reason of a pod with gates that its scheduler must not pass.
 GATED: Final = "SchedulingGated"
 # The codes of reasons of containers, where `pumice why` has one for them.

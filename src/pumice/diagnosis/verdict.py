@@ -30,9 +30,8 @@ from pumice.model.job import Job
 from pumice.model.pod import all_containers, container_path
 from pumice.model.problem import NOWHERE, Position
 from pumice.model.snapshot import EVICTED, ContainerEnd, ObservedPod
-from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event, Phase
+from pumice.model.vocabulary import RESTARTS, Event, Phase
 
-_RESTARTS: Final = (Action.RESTART_JOB, *TARGETED_ACTIONS)
 _FAILED: Final = frozenset((Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
 _OF_PODS: Final = frozenset((POD_FAILED, OOM_KILLED, EVICTED))
 _FAILURES: Final = frozenset((Event.ANY, Event.POD_FAILED, Event.TASK_FAILED))
@@ -319,7 +318,7 @@ def _restarts(job: Job) -> bool:
     """Whether a policy of the job restarts anything after a failure."""
     policies = (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies))
     return any(
-        policy.action in _RESTARTS and (policy.all_exit_codes or _FAILURES & set(policy.all_events))
+        policy.action in RESTARTS and (policy.all_exit_codes or _FAILURES & set(policy.all_events))
         for policy in policies
     )
 

@@ -80,6 +80,7 @@ POLICY_ACTIONS: Final = (
 
 # Actions on the task, pod or partition that the event is about.
 TARGETED_ACTIONS: Final = (Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION)
+RESTARTS: Final = (Action.RESTART_JOB, *TARGETED_ACTIONS)
 # Events about the whole job, without a pod.
 EVENTS_WITHOUT_POD: Final = (Event.UNKNOWN, Event.JOB_UPDATED)
 

@@ -8,13 +8,12 @@ from pumice.diagnosis.verdict import ActedPolicy
 from pumice.model.job import Job
 from pumice.model.problem import Position
 from pumice.model.snapshot import ObservedPod
-from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event
+from pumice.model.vocabulary import RESTARTS, Action, Event
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import most_attempts, read_ledger
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.policies import match_policies
 
-_RESTARTS = (Action.RESTART_JOB, *TARGETED_ACTIONS)
 # How the pod ended that an event is about.
 _ENDS: Mapping[str, str] = {
     Event.TASK_COMPLETED: "succeeded: ",
@@ -46,7 +45,7 @@ def what_follows(job: Job, pod: ObservedPod, left: int) -> str:
     match = matches[0]
     wait = f" in {match.policy.timeout}" if match.policy.timeout else ""
     last = ""
-    if match.action in _RESTARTS and read_ledger(job.status).spent + 1 >= job.spec.max_retry:
+    if match.action in RESTARTS and read_ledger(job.status).spent + 1 >= job.spec.max_retry:
         most = most_attempts(job.spec.max_retry, job.status)
         last = f", but no attempt is left of {most} (maxRetry {job.spec.max_retry})"
     return f"{match.occurrence.event} -> {match.action}{wait}{last}"

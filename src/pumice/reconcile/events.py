@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pumice.diagnosis.pod_waits import UNSCHEDULABLE
+from pumice.diagnosis.pod_waits import CLAIM_MISSING, UNSCHEDULABLE
 from pumice.model.snapshot import Command
-from pumice.model.vocabulary import Action, Phase
+from pumice.model.vocabulary import Action, Event, Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.owned_objects import replaced_secrets
-from pumice.reconcile.pod_creation import CLAIM_MISSING, RESTARTING
+from pumice.reconcile.pod_creation import RESTARTING
 from pumice.reconcile.requested_action import Request, stale_commands
 from pumice.reconcile.state import WANTS_PODS, State
 from pumice.reconcile.transition import Transition, shortened
 from pumice.reconcile.waiting_pods import Wait, is_same_cause
 
 EXECUTE_ACTION = "ExecuteAction"
-COMMAND_ISSUED = "CommandIssued"
 # The reasons of events, where they are not that of the status: those that Volcano uses.
 TEXT_REASONS = {CLAIM_MISSING: "PVCError", UNSCHEDULABLE: "PodGroupPending"}
 # Of the unknown action of a Command, which may be of any length.
@@ -59,7 +58,7 @@ def _of_request(before: State, after: State, request: Request | None) -> Iterato
 
 def _of_command(command: Command, action: Action | str, *, changed: bool) -> Iterator[JobEvent]:
     name = command.metadata.name
-    yield JobEvent(COMMAND_ISSUED, f"Command {name}: {command.action}", action=command.action)
+    yield JobEvent(Event.COMMAND_ISSUED, f"Command {name}: {command.action}", action=command.action)
     if action != command.action:
         why = "spec.suspend is true" if command.action == Action.RESUME_JOB else "not an action for a whole job"
         yield JobEvent(

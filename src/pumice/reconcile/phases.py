@@ -170,6 +170,8 @@ TABLE: Final[Mapping[Phase, Row]] = {
 }
 
 FINAL: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED))
+# A Job in one of them changes only on request.
+AT_REST: Final = FINAL | {Phase.ABORTED}
 
 
 def answers(phase: Phase, action: Action | str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pumice.diagnosis.cluster.gang_text import gang_sentence
-from pumice.diagnosis.pod_waits import UNSCHEDULABLE, missing_claims_sentence
+from pumice.diagnosis.pod_waits import CLAIM_MISSING, UNSCHEDULABLE, missing_claims_sentence
 from pumice.model.job import TaskSpec
 from pumice.model.objects import claim_names, missing_claims_of_others
 from pumice.model.slot import NONE, Slot
@@ -23,7 +23,6 @@ from pumice.reconcile.state import WANTS_PODS, State
 
 # Reasons of a job that is Pending: pods of the previous run still terminate; a claim does not exist.
 RESTARTING: Final = "Restarting"
-CLAIM_MISSING: Final = "ClaimMissing"
 
 
 class PodPlan(Struct, frozen=True):

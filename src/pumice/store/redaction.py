@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from pumice.admission.program_arguments import read_arguments
+from pumice.model import keys
 from pumice.model.syntax import SECRET_NAME
 
 REDACTED: Final = "<redacted>"
 # kubectl keeps the whole object in it, with the values of variables.
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _WORDS: Final = frozenset({"command", "args"})
 
 
@@ -41,8 +41,8 @@ def redacted(value: Any) -> Any:
         found["env"] = {name: REDACTED if SECRET_NAME.search(name) else each for name, each in env.items()}
     if isinstance(plugins := value.get("plugins"), dict):
         found["plugins"] = {name: _words(each) for name, each in plugins.items()}
-    if _APPLIED in value:
-        del found[_APPLIED]
+    if keys.LAST_APPLIED in value:
+        del found[keys.LAST_APPLIED]
     return found
 
 

@@ -15,12 +15,10 @@ from pumice.client.cluster.job_facts import ClusterPod, JobFacts
 from pumice.diagnosis.failure_lines import LONGEST, LOOKED_AT, cause_line
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.model.snapshot import ContainerEnd, PodPhase
-from pumice.model.vocabulary import Phase
-from pumice.reconcile.phases import FINAL
+from pumice.reconcile.phases import AT_REST
 from pumice.store.logs.log_source import Execution
 
 LOGS: Final = "logs"  # as a thing that a user may not read
-_OVER: Final = FINAL | {Phase.ABORTED}
 _MOST: Final = 16  # pods; those that failed later have followed
 _LIMIT: Final = 3.0  # seconds: a node may not answer
 _MOST_BYTES: Final = 256 << 10
@@ -29,7 +27,7 @@ _NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 async def with_last_lines(connection: Connection, facts: JobFacts) -> JobFacts:
     """Return the facts of a Job that is over with the last line of each container that failed."""
-    if facts.job.status.state.phase not in _OVER:
+    if facts.job.status.state.phase not in AT_REST:
         return facts
     failed = [pod for pod in facts.pods if pod.observed.phase is PodPhase.FAILED and not pod.observed.is_deleting]
     failed.sort(key=lambda pod: pod.observed.ended_at or _NEVER)

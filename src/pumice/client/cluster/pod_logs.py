@@ -20,8 +20,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.model import keys
 from pumice.model.job import Job
-from pumice.model.vocabulary import Phase
-from pumice.reconcile.phases import FINAL
+from pumice.reconcile.phases import AT_REST
 from pumice.store.logs.log_reader import LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
 from pumice.store.logs.log_tails import LogTail
@@ -33,7 +32,6 @@ _TICK: Final = 1.0
 _NO_LOG: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST})
 _OF_NODE: Final = frozenset({HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT})
 _LAST: Final = 5.0  # seconds for the last lines of a Job that is over
-_OVER: Final = FINAL | {Phase.ABORTED}
 
 
 @dataclass(slots=True)
@@ -275,7 +273,7 @@ class Follower:
         if not self.jobs.is_listed:
             return False
         raw = self.jobs.items.get(self.logs.job.uid)
-        return raw is None or read_job(raw)[1].status.state.phase in _OVER
+        return raw is None or read_job(raw)[1].status.state.phase in AT_REST
 
     def _all_pods(self) -> list[ClusterPod]:
         uid = self.logs.job.uid

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import msgspec
 
-from pumice.client.backend import Findings, Listing, Node, OpenedRun, RunRef, Selection, Usage, silent
+from pumice.client.backend import RECENT, Findings, Listing, Node, OpenedRun, RunRef, Selection, Usage, silent
 from pumice.client.local.liveness import (
     NOT_RESPONDING,
     PROCESS_KILLED,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pumice.admission.admit import Admitted
     from pumice.client.local.local_observer import LocalObserver
 
-RECENT: Final = dt.timedelta(hours=24)
 T = TypeVar("T")
 
 

@@ -1,13 +1,11 @@
 """The options of a run that apply on a cluster only: a row each, as in `table.py`."""
 
-import os
-from typing import Annotated, Literal, TypeAlias, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from pumice.client.run_options import kinds
+from pumice.client.run_options.kinds import Pathlike
 from pumice.client.run_options.row import Group, Row
 from pumice.store.options import CodeMode, Interrupt
-
-Pathlike: TypeAlias = str | os.PathLike[str]
 
 
 class ClusterRows(TypedDict, total=False):

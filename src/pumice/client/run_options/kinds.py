@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from pumice.store.run_errors import InvalidOption
 from pumice.store.settings import ExtraMount
 
 LAST_PORT: Final = 65535
+Pathlike: TypeAlias = str | os.PathLike[str]
 T = TypeVar("T")
 
 

@@ -5,21 +5,19 @@ group of its flag, and which TOML files may set it. The flag has the same name, 
 `with_` is `--with`.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 from pumice.client.run_options import kinds
 from pumice.client.run_options.cluster_table import ClusterRows
-from pumice.client.run_options.kinds import Source
+from pumice.client.run_options.kinds import Pathlike, Source
 from pumice.client.run_options.row import Group, Row, Scope
 from pumice.model.problem import Command, Option, Position
 from pumice.model.suggestions import did_you_mean
 from pumice.store.options import Isolation, Network
 from pumice.store.run_errors import InvalidOption
 
-Pathlike: TypeAlias = str | os.PathLike[str]
 _CODE: Final = Option("code", True)
 
 

@@ -28,7 +28,7 @@ from pumice.model.units import elapsed_text
 from pumice.model.vocabulary import COMMAND, Action, Phase
 from pumice.reconcile.consequences import acted_text
 from pumice.reconcile.ledger import most_attempts
-from pumice.reconcile.phases import FINAL
+from pumice.reconcile.phases import AT_REST
 from pumice.store.events import (
     CodeChanged,
     ContainerRestarted,
@@ -213,7 +213,7 @@ class TextView(Struct):
                 return self._stop
             case Phase.TERMINATED if self._stopping:
                 return ""
-            case phase if phase in FINAL or phase == Phase.ABORTED:
+            case phase if phase in AT_REST:
                 # The policy that led to it was printed when it acted.
                 return self._message(moved.status) if state.reason == COMMAND else moved.cause or state.message
             case _:

@@ -22,7 +22,6 @@ from pumice.model.vocabulary import KIND, Phase
 
 FAILED_CREATE: Final = "FailedCreate"
 # The reason of a Job whose controller misses a claim.
-CLAIM_MISSING: Final = "ClaimMissing"
 # A controller that has not looked at a new Job after this long does not serve it.
 _UNATTENDED: Final = 10  # seconds
 _DEFAULT_QUEUE: Final = "default"

@@ -172,6 +172,10 @@ class Claim(_Part, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
 
+# Conditions of a PodGroup of Kubernetes itself: since 1.37, and in 1.36.
+NATIVE_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
+
+
 class PodGroupStatus(_Part, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from pumice.diagnosis.cluster.cause import Cause
 from pumice.diagnosis.cluster.controller_layer import (
-    CLAIM_MISSING,
     dependency,
     no_controller,
     refusal,
@@ -30,7 +29,7 @@ from pumice.diagnosis.cluster.reading import ClusterReading, Unread, known
 from pumice.diagnosis.cluster.scheduler_layer import scheduler_cause
 from pumice.diagnosis.cluster.volume_layer import missing_claim_cause, mount_cause, unbound_claim_cause
 from pumice.diagnosis.pod_ends import in_words
-from pumice.diagnosis.pod_waits import NODE_LOST, UNSCHEDULABLE, WAIT_CODES
+from pumice.diagnosis.pod_waits import CLAIM_MISSING, NODE_LOST, UNSCHEDULABLE, WAIT_CODES
 from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode
 from pumice.model.snapshot import PodPhase
 from pumice.model.text import plural

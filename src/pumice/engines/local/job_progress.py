@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import Struct, field
 
@@ -17,11 +16,9 @@ from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import most_attempts
-from pumice.reconcile.phases import FINAL
+from pumice.reconcile.phases import AT_REST
 from pumice.store.events import Emitter, PhaseChanged
 from pumice.store.options import Locate
-
-_ENDED: Final = FINAL | {Phase.ABORTED}
 
 
 class JobProgress(Struct):
@@ -49,7 +46,7 @@ class JobProgress(Struct):
             self.emit(PhaseChanged(engine.job, status, self._attempt, acted, self.cause))
         if status.state.phase == Phase.RUNNING:
             self.first_running.set()
-        if status.state.phase in _ENDED and all(pod.observed().is_finished for pod in engine.pods.values()):
+        if status.state.phase in AT_REST and all(pod.observed().is_finished for pod in engine.pods.values()):
             self.ended.set()
 
     def evidence(self, engine: LocalEngine, known: Failures, locate: Locate) -> Evidence:

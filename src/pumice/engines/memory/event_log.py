@@ -23,12 +23,12 @@ from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import most_attempts, read_ledger
+from pumice.reconcile.phases import AT_REST
 
 # Events of the controller that the log shows as phases or as steps of the scenario.
-_SHOWN_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
+_SHOWN_OTHERWISE: Final = frozenset((*Phase, Event.COMMAND_ISSUED, "ExecuteAction"))
 # Phases whose line says how many pods end.
 _WINDING_DOWN: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
-_ENDED: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
 # The event at the same moment that a policy acted on; any other one is older, and the policy had a timeout.
 _CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
 _LATER: Final = {
@@ -70,7 +70,7 @@ class EventLog:
     def verdict(self, locate: Callable[[Path], Position]) -> Verdict | None:
         """Return why the job did not complete; None if it did, or has not ended. `locate` finds a path in its file."""
         job, acted = self.job, self._policy
-        if job is None or job.status.state.phase not in _ENDED:
+        if job is None or job.status.state.phase not in AT_REST:
             return None
         failures = self.failures
         return judge(

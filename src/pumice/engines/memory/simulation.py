@@ -22,13 +22,13 @@ from pumice.engines.memory.stuck_job import stuck_reason
 from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
+from pumice.reconcile.phases import AT_REST
 from pumice.runtime.loop import Loop
 
 # The budget of a simulation, about ten seconds: each pass, each pod in it and each call of the engine has a price.
 WORK: Final = 2_500_000
 _WORK_OF_A_PASS: Final = 150
 _WORK_OF_A_CALL: Final = 10
-_AT_REST: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
 _NEVER: Final = EPOCH + 2 * HORIZON
 
 
@@ -138,7 +138,7 @@ class Simulation:
             # A new controller would act on it.
             return False
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
-        if alive or job.status.state.phase not in _AT_REST:
+        if alive or job.status.state.phase not in AT_REST:
             return False
         self._expectations.rest()
         # An aborted job may be resumed, so it is never removed.

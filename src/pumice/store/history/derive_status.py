@@ -22,7 +22,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import SUSPENDED, Phase
 from pumice.reconcile.ledger import most_attempts
-from pumice.reconcile.phases import FINAL
+from pumice.reconcile.phases import AT_REST
 from pumice.store.events import (
     CodeChanged,
     ContainerRestarted,
@@ -222,5 +222,4 @@ def _end(status: RunStatus, outcome: RunEnded, now: dt.datetime) -> RunStatus:
 
 def _final_phase(outcome: RunEnded) -> str:
     """Return the phase that the run ended in. Killed pods leave the job in the phase that it had."""
-    ended = FINAL | {Phase.ABORTED}
-    return outcome.phase if outcome.phase in ended or outcome.stop is None else Phase.TERMINATED
+    return outcome.phase if outcome.phase in AT_REST or outcome.stop is None else Phase.TERMINATED

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.diagnosis.cluster.objects import Condition
+from pumice.diagnosis.cluster.objects import NATIVE_SCHEDULED, Condition
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
@@ -28,7 +28,6 @@ from pumice.runtime.ports import EngineError
 # Only Volcano's scheduler admits a PodGroup before it looks at its pods; elsewhere pods are created at once.
 _ADMITTED: Final = "Inqueue"
 _VOLCANO_SCHEDULED: Final = "Scheduled"
-_NATIVE_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")  # since 1.37, and in 1.36
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -124,7 +123,7 @@ class PodGroupManager:
         if self.provider.name == VOLCANO.name:
             newest = _newest(one for one in group.conditions if one.status == "True")
             return newest.message if newest is not None and newest.type != _VOLCANO_SCHEDULED else ""
-        newest = _newest(one for one in group.conditions if one.type in _NATIVE_SCHEDULED)
+        newest = _newest(one for one in group.conditions if one.type in NATIVE_SCHEDULED)
         return newest.message if newest is not None and newest.status == "False" else ""
 
     def of(self, job: Job, names: Iterable[str]) -> list[CachedGroup]:

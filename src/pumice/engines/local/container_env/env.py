@@ -15,13 +15,13 @@ from msgspec import Struct, field
 
 from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
+from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_error
 
 _REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
-DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def container_env(

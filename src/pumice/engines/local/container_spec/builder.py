@@ -12,13 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.container_env.env import (
-    DEFAULT_PATH,
-    complete_env,
-    container_env,
-    error_file_env,
-    message_path,
-)
+from pumice.engines.local.container_env.env import complete_env, container_env, error_file_env, message_path
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
@@ -37,6 +31,7 @@ from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.network.network_env import interface_env
+from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, USER, StartError
 from pumice.engines.local.sandbox.specs import (
     DEFAULT_CAPABILITIES,

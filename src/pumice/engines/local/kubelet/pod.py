@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 from pumice.diagnosis.pod_ends import how_it_ended
+from pumice.diagnosis.pod_waits import UNSCHEDULABLE
 from pumice.engines.local.container_spec.etc_hosts import pod_hostname
 from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
@@ -24,7 +25,6 @@ from pumice.model.pod import all_containers
 from pumice.model.snapshot import EVICTED, ContainerEnd, ObservedPod, PodPhase, Waiting
 from pumice.store.run_errors import NoSuchPod, WrongState
 
-UNSCHEDULABLE: Final = "Unschedulable"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 _GLANCE: Final = 0.02
 _VOLUMES_PAUSE: Final = 5.0

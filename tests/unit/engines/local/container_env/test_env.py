@@ -6,13 +6,13 @@ import pytest
 
 from pumice.engines.local.container_env.config_sources import ConfigSources
 from pumice.engines.local.container_env.env import (
-    DEFAULT_PATH,
     complete_env,
     container_env,
     expand,
     expand_all,
     unknown_references,
 )
+from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
