@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import JobFacts, needed_spec
 from pumice.client.values import Status
-from pumice.diagnosis.cluster.objects import Claim, Event, Lease, Node, PodGroup, Queue
+from pumice.diagnosis.cluster.objects import Claim, Event, Lease, Node, PodGroup, PriorityClass, Queue
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known, requests_by_node
 from pumice.diagnosis.cluster.volume_layer import claims_of
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -64,11 +64,6 @@ LEASES_OF_CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "Volcano": ("volcano-system", "vc-controller-manager"),
 }
 _FEW_GROUPS: Final = 8  # PodGroups that are read one by one
-
-
-class _PriorityClass(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any]
-    value: int = 0
 
 
 class _Pod(msgspec.Struct, frozen=True):
@@ -189,20 +184,11 @@ class _Reader:
     async def usage(self, reading: ClusterReading) -> Mapping[str, Mapping[str, Quantity]] | Unread:
         if not _has_unplaced(reading):
             return {}
-        fields = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
         try:
             async with asyncio.timeout(_SLOW):
-                found = await _attempt(self._placed(fields))
+                return await _attempt(requested(self.connection))
         except TimeoutError:
             return _LATE
-        return found if isinstance(found, Unread) else requests_by_node(found)
-
-    async def _placed(self, fields: str) -> list[tuple[str, Manifest]]:
-        """Return node and spec of each pod that has a node and has not ended."""
-        decoder = msgspec.json.Decoder(_Pod)
-        async with aclosing(self.connection.each(PODS, fields=fields)) as pods:
-            specs = [needed_spec(decoder.decode(raw).spec) async for raw in pods]
-        return [(str(spec.get("nodeName") or ""), spec) for spec in specs]
 
     async def with_waiting_groups(self, reading: ClusterReading) -> ClusterReading:
         """Add the PodGroups that wait in the same queue, if it starts them in order."""
@@ -210,7 +196,7 @@ class _Reader:
         if queue is None or queue.spec.dequeue_strategy != _FIFO:
             return reading
         groups, classes = await asyncio.gather(
-            self._all(VOLCANO_POD_GROUPS, PodGroup), self._all(PRIORITY_CLASSES, _PriorityClass)
+            self._all(VOLCANO_POD_GROUPS, PodGroup), self._all(PRIORITY_CLASSES, PriorityClass)
         )
         waiting = groups
         if not isinstance(groups, Unread):
@@ -219,8 +205,16 @@ class _Reader:
                 for each in groups
                 if each.status.phase in ("", "Pending") and (each.spec.get("queue") or "default") == queue.name
             )
-        priorities = {str(each.metadata["name"]): each.value for each in known(classes)}
+        priorities = {each.metadata.name: each.value for each in known(classes)}
         return msgspec.structs.replace(reading, waiting_groups=waiting, priorities=priorities)
+
+
+async def requested(connection: Connection) -> Mapping[str, Mapping[str, Quantity]]:
+    """Return what the pods of all namespaces request that have not ended, by node. Raises RunError."""
+    decoder, fields = msgspec.json.Decoder(_Pod), "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+    async with aclosing(connection.each(PODS, fields=fields)) as pods:
+        specs = [needed_spec(decoder.decode(raw).spec) async for raw in pods]
+    return requests_by_node((str(spec.get("nodeName") or ""), spec) for spec in specs)
 
 
 async def _attempt(reading: Awaitable[T]) -> T | Unread:

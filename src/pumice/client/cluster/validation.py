@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -16,11 +16,12 @@ from pumice.client.cluster.pod_references import CLAIM, CONFIG_MAP, SECRET, Refe
 from pumice.client.job_files import as_stored, render
 from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
-from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, quantities
+from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, Quota, quantities
 from pumice.diagnosis.why import Shortage
+from pumice.engines.kubernetes.api.access_review import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import (
-    ACCESS_REVIEWS,
     CLAIMS,
     CONFIG_MAPS,
     JOBS,
@@ -45,21 +46,6 @@ _RESOURCES: Final = {CONFIG_MAP: CONFIG_MAPS, SECRET: SECRETS, CLAIM: CLAIMS}
 _STRICT: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 _DEFAULT_QUEUE: Final = "default"
 _SHOWN: Final = 3
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any] = {}
-
-
-class _QuotaSpec(msgspec.Struct, rename="camel", frozen=True):
-    hard: dict[str, str] = {}
-    scopes: list[str] = []
-    scope_selector: dict[str, Any] | None = None
-
-
-class _Quota(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any] = {}
-    spec: _QuotaSpec = _QuotaSpec()
 
 
 async def validate(
@@ -127,11 +113,9 @@ class _Validation:
         return list(pods.values())
 
     async def _may_create(self, resource: Resource) -> bool:
-        attributes = {"namespace": self.namespace, "verb": "create", "group": resource.group}
-        body = {"spec": {"resourceAttributes": {**attributes, "resource": resource.plural}}}
+        about = {"namespace": self.namespace, "verb": "create", "group": resource.group, "resource": resource.plural}
         with self.connection.explaining():
-            raw = await self.connection.client.create(ACCESS_REVIEWS, None, msgspec.json.encode(body), attempts=3)
-        return bool(msgspec.json.decode(raw)["status"].get("allowed"))
+            return await is_allowed(self.connection.client, about)
 
     async def _job_admission(self) -> list[Finding]:
         job = self.admitted.written
@@ -201,7 +185,8 @@ class _Validation:
         try:
             raw = await self.connection.get(VOLCANO_QUEUES, "", name)
             if raw is None:
-                others = {_name(each) for each in await self.connection.all(VOLCANO_QUEUES)} - {ROOT_QUEUE}
+                found = await self.connection.all(VOLCANO_QUEUES)
+                others = {read_metadata(each).name for each in found} - {ROOT_QUEUE}
                 hint = did_you_mean(name, others) or f"there are: {', '.join(sorted(others)) or 'none'}"
                 return [Finding(path, "there is no such Queue on this cluster", name, hint)] if others else []
         except InvalidOption:
@@ -221,7 +206,7 @@ class _Validation:
         try:
             if await self.connection.get(PRIORITY_CLASSES, "", name) is not None:
                 return []
-            others = [_name(each) for each in await self.connection.all(PRIORITY_CLASSES)]
+            others = [read_metadata(each).name for each in await self.connection.all(PRIORITY_CLASSES)]
         except Denied:
             return [warning(path, f"PriorityClasses are {_UNREADABLE}", name)]
         return [Finding(path, "there is no such PriorityClass on this cluster", name, did_you_mean(name, others))]
@@ -235,8 +220,8 @@ class _Validation:
             return [warning(SPEC, f"ResourceQuotas are {_UNREADABLE}")]
         wanted = quantities(group.get("minResources") or {})
         findings: list[Finding] = []
-        for quota in (msgspec.json.decode(raw, type=_Quota) for raw in raws):
-            if not (quota.spec.scopes or quota.spec.scope_selector):
+        for quota in (msgspec.json.decode(raw, type=Quota) for raw in raws):
+            if quota.is_for_all_pods:
                 findings += _gang_excess(quota, wanted, self.job)
         return findings
 
@@ -258,10 +243,6 @@ _UNREADABLE: Final = "not readable for you, so this was not checked"
 _LONGEST_PREFIX: Final = 57  # of 63 characters, of which the server adds five
 
 
-def _name(raw: msgspec.Raw) -> str:
-    return str(msgspec.json.decode(raw, type=_Named).metadata.get("name", ""))
-
-
 def _missing(reference: Reference, found: Manifest | Denied | None, namespace: str) -> Iterator[Finding]:
     if isinstance(found, Denied):
         yield warning(reference.path, f"{reference.kind}s are {_UNREADABLE}", reference.name)
@@ -279,9 +260,9 @@ def _missing(reference: Reference, found: Manifest | Denied | None, namespace: s
             yield Finding(reference.path, f"this {reference.kind} has no key {reference.key}", reference.name, hint)
 
 
-def _gang_excess(quota: _Quota, wanted: Mapping[str, Quantity], job: Job) -> Iterator[Finding]:
+def _gang_excess(quota: Quota, wanted: Mapping[str, Quantity], job: Job) -> Iterator[Finding]:
     hard = quantities(quota.spec.hard)
-    name = quota.metadata.get("name", "")
+    name = quota.metadata.name
     for resource, need in wanted.items():
         if resource in hard and need > hard[resource]:
             most = amount(resource, hard[resource])

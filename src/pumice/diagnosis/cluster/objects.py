@@ -225,6 +225,34 @@ OPEN: Final = "Open"
 ROOT_QUEUE: Final = "root"  # the queue above all others, which takes no Job
 
 
+class QuotaSpec(_Part, frozen=True):
+    hard: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: dict[str, Any] | None = None
+
+
+class QuotaStatus(_Part, frozen=True):
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+class Quota(_Part, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: Metadata
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+    @property
+    def is_for_all_pods(self) -> bool:
+        return not self.spec.scopes and not self.spec.scope_selector
+
+
+class PriorityClass(_Part, frozen=True):
+    metadata: Metadata
+    value: int = 0
+
+
 class LeaseSpec(_Part, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int = 15

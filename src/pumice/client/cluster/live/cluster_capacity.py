@@ -13,8 +13,7 @@ from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.live.job_table import Amounts, JobTable
 from pumice.client.cluster.live.live_table import LiveTable, within
 from pumice.client.observer import Capacity, Holding
-from pumice.diagnosis.cluster.objects import Node
-from pumice.engines.kubernetes.api.object_metadata import AnyObject
+from pumice.diagnosis.cluster.objects import Node, Quota
 from pumice.engines.kubernetes.api.resources import NODES, QUOTAS
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, sum_usage
@@ -26,22 +25,7 @@ _NOTHING: Final = Quantity()
 _PATIENCE: Final = 1.0  # seconds; the bars may come later
 
 
-class _QuotaSpec(Struct, rename="camel", frozen=True):
-    scopes: list[str] = []
-    scope_selector: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Quantities(Struct, frozen=True):
-    hard: dict[str, str] = {}
-    used: dict[str, str] = {}
-
-
-class _Quota(AnyObject, frozen=True):
-    spec: _QuotaSpec = _QuotaSpec()
-    status: _Quantities = _Quantities()
-
-
-_QUOTA: Final = msgspec.json.Decoder(_Quota)
+_QUOTA: Final = msgspec.json.Decoder(Quota)
 _NODE: Final = msgspec.json.Decoder(Node)
 
 
@@ -124,7 +108,7 @@ def _sum(amounts: Iterable[Amounts]) -> Amounts:
 def _limit(raw: msgspec.Raw) -> Limit | None:
     """Return a quota for all pods; None for another one, or if it limits nothing that is shown."""
     found = _QUOTA.decode(raw)
-    if found.spec.scopes or bytes(found.spec.scope_selector) not in (b"", b"null"):
+    if not found.is_for_all_pods:
         return None
     hard = _quantities(found.status.hard)
     return Limit(found.metadata.name, hard, _quantities(found.status.used)) if hard else None

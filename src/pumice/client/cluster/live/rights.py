@@ -13,8 +13,9 @@ import msgspec
 from pumice.client.backend import Change, RemoveRun, RestartRun, ResumeRun, RunRef, StopRun, SuspendRun
 from pumice.client.cluster.connection import Connection
 from pumice.client.observer import Refusals, Repeat
+from pumice.engines.kubernetes.api.access_review import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.api.resources import ACCESS_REVIEWS, COMMANDS, JOBS, Resource
+from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, Resource
 
 _FRESH: Final = 60.0  # seconds for which an answer holds
 _PATIENCE: Final = 3.0  # seconds
@@ -28,14 +29,6 @@ _RIGHTS: Final[Mapping[type[Change | Repeat], Right]] = {
     RemoveRun: ("delete", JOBS),
     Repeat: ("create", JOBS),
 }
-
-
-class _Status(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _Status = _Status()
 
 
 @dataclass(slots=True)
@@ -66,15 +59,9 @@ class Rights:
             return known[1]
         verb, resource = right
         attributes = {"namespace": namespace, "verb": verb, "group": resource.group, "resource": resource.plural}
-        review = {
-            "apiVersion": ACCESS_REVIEWS.api_version,
-            "kind": ACCESS_REVIEWS.kind,
-            "spec": {"resourceAttributes": attributes},
-        }
         try:
             async with asyncio.timeout(_PATIENCE):
-                answer = await self.connection.client.create(ACCESS_REVIEWS, None, msgspec.json.encode(review))
-            allowed = msgspec.json.decode(answer, type=_Review).status.allowed
+                allowed = await is_allowed(self.connection.client, attributes, attempts=1)
         except (ApiError, TimeoutError, msgspec.MsgspecError):
             return True if known is None else known[1]
         self._known[namespace, right] = (now, allowed)

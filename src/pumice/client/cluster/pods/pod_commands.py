@@ -17,9 +17,10 @@ from pumice.client.cluster.pods.command_end import CommandEnd, read_end
 from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, exec_params, size_message
 from pumice.client.loop_thread import private_loop
 from pumice.client.pod_access import NotStartedError
+from pumice.engines.kubernetes.api.access_review import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.pod_socket import PodSocket
-from pumice.engines.kubernetes.api.resources import ACCESS_REVIEWS, PODS
+from pumice.engines.kubernetes.api.resources import PODS
 from pumice.model.problem import Command
 from pumice.model.slot import slots
 from pumice.model.text import some
@@ -102,16 +103,13 @@ async def find_target(connection: Connection, run: RunRef, pod: str, container: 
 async def check_right(connection: Connection, namespace: str, subresource: str) -> None:
     """Raises Denied if this user may not use a subresource of pods."""
     about = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": subresource}
-    review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind}
-    body = msgspec.json.encode({**review, "spec": {"resourceAttributes": about}})
     try:
-        answer = await connection.client.create(ACCESS_REVIEWS, None, body, attempts=3)
+        allowed = await is_allowed(connection.client, about)
     except ApiError as error:
         if error.is_forbidden:
             return
         raise connection.explained(error) from error
-    status = msgspec.json.decode(answer)["status"]
-    if not status.get("allowed"):
+    if not allowed:
         message = f"{connection.name}: you may not create pods/{subresource} in {namespace}"
         raise Denied(message, _NO_RIGHT.format(subresource))
 

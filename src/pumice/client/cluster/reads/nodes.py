@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from pumice.client.backend import Node, NodeListing
+from pumice.client.cluster.cluster_reading import requested
 from pumice.client.cluster.connection import Connection
 from pumice.diagnosis.cluster import objects
-from pumice.engines.kubernetes.api.resources import NODES, PODS
-from pumice.model.job import Manifest
+from pumice.engines.kubernetes.api.resources import NODES
 from pumice.model.quantity import Quantity
-from pumice.model.resources import pod_usage
 from pumice.store.run_errors import Denied
 
 _NOT_SHOWN: Final = ("ephemeral-storage", "hugepages-")
@@ -24,25 +23,12 @@ async def nodes(connection: Connection) -> NodeListing:
     """Raises Denied for a user who may not list nodes."""
     found = [msgspec.json.decode(raw, type=objects.Node) for raw in await connection.all(NODES)]
     warnings: list[str] = []
-    used: dict[str, dict[str, Quantity]] | None = {}
+    used: Mapping[str, Mapping[str, Quantity]] | None = None
     try:
-        fields = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
-        used = _used(await connection.all(PODS, fields=fields))
+        used = await requested(connection)
     except Denied:
-        used = None
         warnings.append(_NO_PODS)
     return NodeListing([_node(each, used) for each in sorted(found, key=lambda one: one.name)], warnings)
-
-
-def _used(pods: Iterable[msgspec.Raw]) -> dict[str, dict[str, Quantity]]:
-    """Return what the pods of each node request."""
-    used: dict[str, dict[str, Quantity]] = {}
-    for raw in pods:
-        manifest: Manifest = msgspec.json.decode(raw)
-        amounts = used.setdefault(manifest["spec"].get("nodeName", ""), {})
-        for resource, amount in pod_usage(manifest["spec"]).items():
-            amounts[resource] = amounts.get(resource, Quantity()) + amount
-    return used
 
 
 def _node(found: objects.Node, used: Mapping[str, Mapping[str, Quantity]] | None) -> Node:

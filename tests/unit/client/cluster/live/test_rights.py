@@ -26,7 +26,7 @@ class Server:
     error: Exception | None = None
     asked: list[str] = field(default_factory=list)
 
-    async def create(self, _resource: object, _namespace: object, body: bytes) -> bytes:
+    async def create(self, _resource: object, _namespace: object, body: bytes, **_: object) -> bytes:
         if self.error is not None:
             raise self.error
         attributes = msgspec.json.decode(body)["spec"]["resourceAttributes"]

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
-from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.access_review import is_allowed
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, missing, ok
@@ -101,10 +100,7 @@ async def _is_allowed(client: Client, permission: _Permission) -> bool:
         "name": permission.name,
         "namespace": permission.namespace,
     }
-    kind = resources.ACCESS_REVIEWS
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"resourceAttributes": attributes}}
-    answer = msgspec.json.decode(await client.create(kind, None, msgspec.json.encode(body), attempts=3))
-    return bool(answer["status"]["allowed"])
+    return await is_allowed(client, attributes)
 
 
 def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> list[str]:
