@@ -109,11 +109,13 @@ def held_text(state: JobState) -> str:
     return HELD_BY_A_PERSON if state.reason == COMMAND else state.message
 
 
-def command_text(status: JobStatus, stop: str) -> str:
-    """Return what a Command on this machine means, in words, by the phases to which it led.
+def phase_text(status: JobStatus, stop: str) -> str:
+    """Return why a Job of this machine is in its phase, in words; after a Command, by the phases to which that led.
 
     `stop` is the text of the stop that the run had accepted; a restart and a continuation have none.
     """
+    if status.state.reason != COMMAND:
+        return status.state.message
     match [each.status for each in status.conditions[:-1]], status.state.phase:
         case [*_, Phase.ABORTING | Phase.ABORTED], Phase.RESTARTING | Phase.PENDING | Phase.RUNNING:
             return RESUMED_BY_YOU

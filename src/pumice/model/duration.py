@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from pumice.model.pumice_error import PumiceError
 from pumice.model.scalars import kind_of
+from pumice.model.text import quoted
 
 _MICROSECOND: Final = 1000
 _MILLISECOND: Final = 1000 * _MICROSECOND
@@ -37,7 +38,6 @@ _LIMIT_DIGITS: Final = 19
 # Digits after this many decimals are below a nanosecond in every unit.
 _MOST_DECIMALS: Final = 400
 _CACHEABLE: Final = 40
-_SHOWN: Final = 40
 
 _ACCEPTED: Final = "must be a duration such as 10s, 5m or 1h30m"
 _UNITS_KNOWN: Final = "the units are h m s ms us ns"
@@ -132,7 +132,7 @@ def _read_part(text: str, part: re.Match[str]) -> int:
         raise _error(text, f"missing unit, {_ACCEPTED}", hint=f"a number has no unit; {_UNITS_KNOWN}")
     unit = _UNITS.get(name)
     if unit is None:
-        problem = f"unknown unit {_shown(name)}, {_UNITS_KNOWN}"
+        problem = f"unknown unit {quoted(name)}, {_UNITS_KNOWN}"
         raise _error(text, problem, hint=problem)
     digits = whole.lstrip("0")
     if len(digits) > _LIMIT_DIGITS:
@@ -153,13 +153,9 @@ def _fraction(decimals: str, unit: int) -> int:
 
 
 def _error(text: str, problem: str, message: str = _ACCEPTED, hint: str = "") -> DurationError:
-    return DurationError(_shown(text), problem, message, hint)
+    return DurationError(quoted(text), problem, message, hint)
 
 
 def _too_long(text: str) -> DurationError:
     longest = f"must be at most {Duration(_LIMIT - 1)}"
     return _error(text, f"too long, {longest}", longest)
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."

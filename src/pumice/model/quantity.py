@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from pumice.model.scalars import kind_of
+from pumice.model.text import quoted
 
 _NANO: Final = 10**9
 _MAX_BINARY: Final = (2**63 - 1) * _NANO
@@ -26,7 +27,6 @@ _MAX_DIGITS: Final = 500
 # 70th it only matters whether any is not zero, so a megabyte of decimals costs no more than 70.
 _MAX_DECIMALS: Final = 70
 _CACHEABLE: Final = 40
-_SHOWN: Final = 40
 
 _SHAPE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?(.*)")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?)0*+([0-9]{0,18})")
@@ -169,7 +169,7 @@ def _read_suffix(text: str, suffix: str) -> tuple[int, int, Format]:
         return _BINARY_UNITS[suffix], 0, Format.BINARY_SI
     match = _EXPONENT.fullmatch(suffix)
     if match is None or not suffix[-1].isdigit():
-        problem = f"unknown unit {_shown(suffix)}, {_UNITS}" if suffix.isascii() and suffix.isalpha() else _ACCEPTED
+        problem = f"unknown unit {quoted(suffix)}, {_UNITS}" if suffix.isascii() and suffix.isalpha() else _ACCEPTED
         raise _error(text, problem)
     size = int(match[2] or 0)
     return 0, -size if match[1] == "-" else size, Format.DECIMAL_EXPONENT
@@ -194,8 +194,4 @@ def _nanos(text: str, digits: str, power_of_ten: int, power_of_two: int) -> int:
 
 
 def _error(text: str, problem: str) -> ValueError:
-    return ValueError(f"{_shown(text)}: {problem}")
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+    return ValueError(f"{quoted(text)}: {problem}")

@@ -14,6 +14,7 @@ from typing import Final
 HIDDEN: Final = "***"  # stands for a secret value
 # Some clients create one task per pod; a thousand names would bury the message.
 _MOST: Final = 12
+_QUOTED: Final = 40  # characters
 # Characters above the space that a terminal obeys, or that make text look like other text: DEL and C1, marks and
 # overrides of direction, ends of lines, invisible separators, byte order mark, annotations, lone surrogates, tags. Not
 # the joiners, which scripts and emoji need. For a character class of a regular expression.
@@ -37,6 +38,11 @@ _LAST_SHORT: Final = 0xFFFF  # the last character that JSON writes with four dig
 def listed(words: Sequence[str], conjunction: str = "or") -> str:
     """Join words: `a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
+def quoted(text: str) -> str:
+    """Return text of others as Python writes it, cut off where it is long."""
+    return repr(text) if len(text) <= _QUOTED else f"{text[:_QUOTED]!r}..."
 
 
 def plural(count: int, word: str) -> str:

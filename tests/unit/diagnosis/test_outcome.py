@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.diagnosis.outcome import Facts, Outcome, StopReason, command_text, is_asked, outcome, stop_text
+from pumice.diagnosis.outcome import Facts, Outcome, StopReason, is_asked, outcome, phase_text, stop_text
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import COMMAND, SUSPENDED, Phase
 
@@ -99,7 +99,7 @@ def test_stop_text(reason: str, message: str, text: str) -> None:
         ("Aborted Terminated", "", "stopped by you"),
     ],
 )
-def test_command_text(phases: str, stop: str, text: str) -> None:
+def test_phase_text_after_a_command(phases: str, stop: str, text: str) -> None:
     conditions = [JobCondition(status=each) for each in phases.split()]
-    status = JobStatus(state=JobState(phase=conditions[-1].status), conditions=conditions)
-    assert command_text(status, stop) == text
+    status = JobStatus(state=JobState(phase=conditions[-1].status, reason="Command"), conditions=conditions)
+    assert phase_text(status, stop) == text

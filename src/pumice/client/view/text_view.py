@@ -16,13 +16,12 @@ from pumice.client.view.screen import Screen
 from pumice.client.view.status_line import PodStates, state_line
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import PodActivity, hang_text
-from pumice.diagnosis.outcome import command_text
+from pumice.diagnosis.outcome import phase_text
 from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.verdict_lines import COPIED_ROWS, heading_text, row_line, verdict_rows
 from pumice.diagnosis.why import hint_text
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod
-from pumice.model.status import JobStatus
 from pumice.model.text import escaped, plural
 from pumice.model.units import elapsed_text
 from pumice.model.vocabulary import COMMAND, Action, Phase
@@ -215,12 +214,9 @@ class TextView(Struct):
                 return ""
             case phase if phase in AT_REST:
                 # The policy that led to it was printed when it acted.
-                return self._message(moved.status) if state.reason == COMMAND else moved.cause or state.message
+                return phase_text(moved.status, self._stop) if state.reason == COMMAND else moved.cause or state.message
             case _:
-                return self._message(moved.status)
-
-    def _message(self, status: JobStatus) -> str:
-        return command_text(status, self._stop) if status.state.reason == COMMAND else status.state.message
+                return phase_text(moved.status, self._stop)
 
     def _counts(self, completed: PhaseChanged) -> str:
         """`1 succeeded, 2 ended by CompleteJob`."""

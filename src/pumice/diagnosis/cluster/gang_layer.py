@@ -210,7 +210,7 @@ def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Ca
     if pod is None:
         return replace(cause, message=gang_sentence(text) if gang is not None else text)
     said = gang.said if gang is not None else ""
-    scheduler_text = read_scheduler_text(said or _message(pod))
+    scheduler_text = read_scheduler_text(said or pod.said)
     if scheduler_text is not None and scheduler_text.is_about_claims:
         reason = volume_cause(reading, pod, scheduler_text.missing_claim)
         return replace(reason, evidence=(*reason.evidence, line))
@@ -232,12 +232,8 @@ def _peers(reading: ClusterReading, pod: PodReading) -> list[PodReading]:
 
 def _tried(reading: ClusterReading, name: str) -> PodReading | None:
     """Return the pod of this name, else the first of which the scheduler says what is missing."""
-    waiting = [pod for pod in reading.live_pods if pod.name == name or read_scheduler_text(_message(pod)) is not None]
+    waiting = [pod for pod in reading.live_pods if pod.name == name or read_scheduler_text(pod.said) is not None]
     return next((pod for pod in waiting if pod.name == name), waiting[0] if waiting else None)
-
-
-def _message(pod: PodReading) -> str:
-    return pod.observed.waiting.message if pod.observed.waiting is not None else ""
 
 
 def incomplete_gang(reading: ClusterReading) -> Cause | None:

@@ -53,6 +53,11 @@ class PodReading(msgspec.Struct, frozen=True):
     def short_name(self) -> str:
         return self.observed.short_name
 
+    @property
+    def said(self) -> str:
+        """What it waits for, as its scheduler or its kubelet says it."""
+        return self.observed.waiting.message if self.observed.waiting is not None else ""
+
 
 class ClusterReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a cluster about one Job. A field that the user may not read is an `Unread`.

@@ -36,8 +36,8 @@ def scheduler_cause(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     if not unscheduled:
         return None if gated is None else _gate_cause(gated)
     # Of a gang only the pods that were tried say more than that the gang does not fit.
-    pod = next((each for each in unscheduled if read_scheduler_text(_message(each)) is not None), unscheduled[0])
-    text = read_scheduler_text(_message(pod))
+    pod = next((each for each in unscheduled if read_scheduler_text(each.said) is not None), unscheduled[0])
+    text = read_scheduler_text(pod.said)
     if text is not None and text.is_about_claims:
         return volume_cause(reading, pod, text.missing_claim)
     return _with_autoscaler(reading, pod, room_cause(reading, pod), now)
@@ -50,7 +50,7 @@ def room_cause(reading: ClusterReading, pod: PodReading, said: str = "", peers: 
     """
     condition = pod.details.condition(_SCHEDULED)
     since = condition.since if condition is not None else None
-    text = said or _message(pod)
+    text = said or pod.said
     line = pod_line(pod, f"status.conditions[{_SCHEDULED}]", text, since)
     sentence = f"{pod.short_name} waits: {in_words(UNSCHEDULABLE, text)}"
     cause = Cause(code=WhyCode.SCHEDULER, message=sentence, since=since, evidence=(line,), task=pod.observed.task)
@@ -188,7 +188,3 @@ def _with_autoscaler(reading: ClusterReading, pod: PodReading, cause: Cause, now
 
 def _reason(pod: PodReading) -> str:
     return pod.observed.waiting.reason if pod.observed.waiting is not None else ""
-
-
-def _message(pod: PodReading) -> str:
-    return pod.observed.waiting.message if pod.observed.waiting is not None else ""

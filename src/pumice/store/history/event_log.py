@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import hang_text
-from pumice.diagnosis.outcome import RESUMED_BY_YOU, command_text, is_asked, stop_text
+from pumice.diagnosis.outcome import RESUMED_BY_YOU, is_asked, phase_text, stop_text
 from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.why import sentence
 from pumice.model.snapshot import PodPhase
@@ -175,7 +175,7 @@ class EventLog(Struct):
 
     def about(self, status: JobStatus) -> str:
         """Return why the Job is in its phase, in words."""
-        return command_text(status, self._stop) if status.state.reason == COMMAND else status.state.message
+        return phase_text(status, self._stop)
 
     def _message(self, entry: Entry, event: JournalEntry | None) -> str:
         match event:

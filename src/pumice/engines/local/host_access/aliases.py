@@ -39,7 +39,7 @@ def find_aliases(real: Path, mounts: Sequence[MountedTree]) -> list[Path]:
     """Return the other paths of a real path."""
     # As text: there may be hundreds of mounts, and paths as objects would take a tenth of the start of a run.
     path = str(real)
-    holders = [each for each in mounts if _is_below(path, each.point)]
+    holders = [each for each in mounts if is_below(path, each.point)]
     if not holders:
         return []
     holder = max(holders, key=lambda each: len(each.point))
@@ -47,12 +47,12 @@ def find_aliases(real: Path, mounts: Sequence[MountedTree]) -> list[Path]:
     aliases = (
         _moved(within, each.root, each.point)
         for each in mounts
-        if each.device == holder.device and _is_below(within, each.root)
+        if each.device == holder.device and is_below(within, each.root)
     )
     return [Path(alias) for alias in dict.fromkeys(aliases) if alias != path]
 
 
-def _is_below(path: str, directory: str) -> bool:
+def is_below(path: str, directory: str) -> bool:
     """Return whether a path is that of a directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 

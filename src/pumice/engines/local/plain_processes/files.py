@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from pumice.engines.local.host_access.aliases import is_below
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, Tmpfs
 
 VARIABLE = "PUMICE_ROOT"
@@ -69,8 +70,8 @@ class ContainerFiles:
 
     def host_path(self, path: str) -> str:
         """Where a path of the container is on the host; the innermost mount decides."""
-        covering = [(len(target), True) for target in self.targets if _is_below(path, target)]
-        covering += [(len(target), False) for target in self._unchanged if _is_below(path, target)]
+        covering = [(len(target), True) for target in self.targets if is_below(path, target)]
+        covering += [(len(target), False) for target in self._unchanged if is_below(path, target)]
         return f"{self.root}{path}" if max(covering, default=(0, False))[1] else path
 
     def _memory(self, pod: str, tmpfs: Tmpfs) -> Mount:
@@ -111,10 +112,6 @@ class ContainerFiles:
 
     def _in_root(self, target: str) -> Path:
         return self.root / target.lstrip("/")
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _files(source: Path) -> Iterable[Path]:
