@@ -195,6 +195,10 @@ class Feature(StrEnum):
     OPEN = "open"
 
 
+def no_prefix(_execution: Execution) -> bytes:
+    return b""
+
+
 def silent(_line: str) -> None:
     """Tell nobody."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pumice.store.run_errors import InvalidOption
+
+_MOST_REPORTED: Final = 1000
 
 
 class PodPath(Struct, frozen=True):
@@ -22,6 +24,16 @@ class Skipped(Struct, frozen=True):
     path: str
     why: str
     error: bool = False
+
+
+class CopyReport(Struct):
+    """What was not copied. There may be no end of it: the other side says what it likes."""
+
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, path: str, why: str, error: bool) -> None:  # noqa: FBT001 - a callback
+        if len(self.skipped) < _MOST_REPORTED:
+            self.skipped.append(Skipped(path, why, error))
 
 
 class PodPort(Struct, frozen=True):

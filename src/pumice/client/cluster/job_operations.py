@@ -22,6 +22,7 @@ from pumice.client.backend import (
     OpenedRun,
     RunRef,
     Usage,
+    no_prefix,
     silent,
 )
 from pumice.client.cluster.connection import Connection
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from pumice.store.logs.log_source import Execution, LogBatch
     from pumice.store.run_request import RunRequest
     from pumice.store.settings import Retention
-
-
-def _no_prefix(_execution: Execution) -> bytes:
-    return b""
 
 
 class JobOperations:
@@ -81,10 +78,9 @@ class JobOperations:
         selection: LogSelection,
         *,
         follow: bool = False,
-        prefix: Callable[[Execution], bytes] = _no_prefix,
+        prefix: Callable[[Execution], bytes] = no_prefix,
     ) -> AsyncGenerator[Sequence[LogBatch], None]:
-        from pumice.client.cluster.log_selection import check_selection
-        from pumice.client.cluster.pod_logs import JobLogs
+        from pumice.client.cluster.pod_logs import JobLogs, check_selection
 
         facts = await (
             patiently(self.connection, lambda: self._backend.facts(run)) if follow else self._backend.facts(run)

@@ -22,7 +22,7 @@ from pumice.client.cluster.pods.tar_trees import (
     reason_of,
     target_of,
 )
-from pumice.client.pod_access import NotStartedError, PodPath, Skipped
+from pumice.client.pod_access import CopyReport, NotStartedError, PodPath, Skipped
 from pumice.model.problem import Command
 from pumice.model.text import escaped
 from pumice.store.run_errors import ConnectionFailed, Denied, InvalidOption, RunError, Unsupported
@@ -30,7 +30,6 @@ from pumice.store.run_errors import ConnectionFailed, Denied, InvalidOption, Run
 if TYPE_CHECKING:
     from pumice.client.cluster.cluster_backend import ClusterBackend
 
-_MOST_REPORTED: Final = 1000
 _MOST_SAID: Final = 1 << 16  # bytes of errors
 _BUFFER: Final = 1 << 18
 _NAMELESS: Final = ("", ".", "..", "/")
@@ -56,19 +55,11 @@ class _Way(NamedTuple):
     root: str
 
 
-class _Report:
-    def __init__(self) -> None:
-        self.skipped: list[Skipped] = []
-
-    def add(self, path: str, why: str, error: bool) -> None:  # noqa: FBT001 - a callback
-        if len(self.skipped) < _MOST_REPORTED:
-            self.skipped.append(Skipped(path, why, error))
-
-    def add_said(self, text: str) -> None:
-        """Add what a program of the container complains about."""
-        for line in _complaints(text):
-            path, _, why = line.rpartition(": ")
-            self.add(path, why, error=True)
+def _add_complaints(report: CopyReport, text: str) -> None:
+    """Add what a program of the container complains about."""
+    for line in _complaints(text):
+        path, _, why = line.rpartition(": ")
+        report.add(path, why, error=True)
 
 
 async def copy_from(backend: ClusterBackend, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
@@ -79,7 +70,7 @@ async def copy_from(backend: ClusterBackend, run: RunRef, source: PodPath, local
     target = await find_target(backend.connection, run, source.pod, source.container)
     for ways in (_tar_ways(source.path), [_python_way(source.path)]):
         for number, way in enumerate(ways):
-            report = _Report()
+            report = CopyReport()
             try:
                 await _fetch(target, way, source.path, local, report)
             except NotStartedError:
@@ -118,7 +109,7 @@ def _word(path: str) -> str:
     return f"./{path}" if path.startswith("-") else path or "."
 
 
-async def _fetch(target: Target, way: _Way, path: str, local: Path, report: _Report) -> None:
+async def _fetch(target: Target, way: _Way, path: str, local: Path, report: CopyReport) -> None:
     """Raises RunError; NotStartedError if the container lacks the program, RootIsLinkError."""
     streams = PodStreams(
         await target.open(way.argv, stdin=False), str(target), asyncio.get_running_loop(), on_terminal=False
@@ -144,13 +135,13 @@ async def _fetch(target: Target, way: _Way, path: str, local: Path, report: _Rep
         if failure is not None:
             raise ConnectionFailed(f"{target}:{path}: the copy ended too early: {escaped(str(failure))}") from failure
         if code or text:
-            report.add_said(text)
+            _add_complaints(report, text)
     finally:
         streams.close()
         await asyncio.gather(reading, said, return_exceptions=True)
 
 
-def _receive(stream: int, way: _Way, path: str, local: Path, report: _Report) -> bool:
+def _receive(stream: int, way: _Way, path: str, local: Path, report: CopyReport) -> bool:
     """Write a tree; return whether the stream had one. Raises OSError and StreamError."""
     with open(stream, "rb", buffering=_BUFFER) as source:
         directory, name = target_of(str(local), path)
@@ -168,7 +159,7 @@ def _receive(stream: int, way: _Way, path: str, local: Path, report: _Report) ->
 
 async def copy_to(backend: ClusterBackend, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
     """Copy a local file or directory to a path of a container, or into it if it is a directory. Raises RunError."""
-    found, report = await find_target(backend.connection, run, target.pod, target.container), _Report()
+    found, report = await find_target(backend.connection, run, target.pod, target.container), CopyReport()
     if await _is_directory(found, target.path):
         directory, name = target.path, await asyncio.to_thread(lambda: local.resolve().name)
     elif target.path.endswith("/"):
@@ -198,7 +189,7 @@ async def _is_directory(target: Target, path: str) -> bool:
     return False
 
 
-async def _send(target: Target, argv: Sequence[str], source: TarSource, path: str, report: _Report) -> None:
+async def _send(target: Target, argv: Sequence[str], source: TarSource, path: str, report: CopyReport) -> None:
     """Raises RunError; NotStartedError if the container lacks the program."""
     opened = await target.open(argv)
     if not opened.says_ends:
@@ -218,7 +209,7 @@ async def _send(target: Target, argv: Sequence[str], source: TarSource, path: st
         if code and not source.is_directory:
             raise _pod_error(target, path, text)
         if code:
-            report.add_said(text or f"{argv[0]} ended with {code}")
+            _add_complaints(report, text or f"{argv[0]} ended with {code}")
     finally:
         streams.close()
         await asyncio.gather(writing, said, return_exceptions=True)

@@ -8,15 +8,14 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from pumice.client.local.pods.entering import EnteredCommand, enter_to_copy
 from pumice.client.local.pods.local_paths import LinkRefusedError, Location, located, writable_directories
-from pumice.client.pod_access import NotStartedError, PodPath, Skipped
+from pumice.client.pod_access import CopyReport, NotStartedError, PodPath, Skipped
 from pumice.engines.local.sandbox.sandbox_errors import COPY_DENIED
 from pumice.engines.local.sandbox.syscalls import open_beneath
 from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, TreeReader, is_denied, reason_of, send
@@ -26,15 +25,13 @@ from pumice.store.files.run_directory import KEPT
 from pumice.store.files.run_store import StoredRun
 from pumice.store.run_errors import ConnectionFailed, Denied, InvalidOption, NoSuchPod, RunError, WrongState
 
-_MOST_REPORTED: Final = 1000
-
 
 def copy_from(run: StoredRun, source: PodPath, local: Path) -> list[Skipped]:
     """Copy a file or a directory of a pod to `local`, or into it if it is a directory. Raises RunError.
 
     Nothing is written elsewhere, whatever the pod sends, and whatever links it makes where it can write.
     """
-    found, pod, path, container = _Report(), source.pod, source.path, source.container
+    found, pod, path, container = CopyReport(), source.pod, source.path, source.container
 
     with _errors_in_pod(run, pod, path), _located(run, local) as location:
         destination = _Target(local, location, path)
@@ -59,14 +56,14 @@ def copy_to(run: StoredRun, local: Path, target: PodPath) -> list[Skipped]:
 
     No other file is read, whatever links the pod makes where it can write.
     """
-    found, pod, path, container = _Report(), target.pod, target.path, target.container
+    found, pod, path, container = CopyReport(), target.pod, target.path, target.container
 
     with _errors_in_pod(run, pod, path), _located(run, local) as location, _opened(local, location) as source:
         entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
         try:
             stdin, stdout, stderr = entered.take_descriptors()
             os.close(stdout)
-            reading = threading.Thread(target=found.read, args=(stderr,), daemon=True)
+            reading = threading.Thread(target=_read_report, args=(found, stderr), daemon=True)
             reading.start()
             # The pod may have closed its input; then its answer says why.
             with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
@@ -136,24 +133,13 @@ def _local_error(local: Path, error: OSError) -> RunError:
     return (Denied if is_denied(error) else InvalidOption)(f"{local}: {reason_of(error)}", hint)
 
 
-@dataclass(slots=True)
-class _Report:
-    skipped: list[Skipped]
-
-    def __init__(self) -> None:
-        self.skipped = []
-
-    def add(self, path: str, why: str, error: bool) -> None:  # noqa: FBT001 - a callback
-        if len(self.skipped) < _MOST_REPORTED:
-            self.skipped.append(Skipped(path, why, error))
-
-    def read(self, descriptor: int) -> None:
-        """Read what the pod reports. It may report anything."""
-        with os.fdopen(descriptor, "rb") as lines:
-            for line in lines:
-                with suppress(ValueError, TypeError, RecursionError):
-                    path, why, error = json.loads(line)
-                    self.add(str(path), str(why), bool(error))
+def _read_report(report: CopyReport, descriptor: int) -> None:
+    """Read what the pod reports. It may report anything."""
+    with os.fdopen(descriptor, "rb") as lines:
+        for line in lines:
+            with suppress(ValueError, TypeError, RecursionError):
+                path, why, error = json.loads(line)
+                report.add(str(path), str(why), bool(error))
 
 
 class _Target(NamedTuple):
@@ -162,7 +148,7 @@ class _Target(NamedTuple):
     source: str  # in the pod
 
 
-def _receive(stream: int, target: _Target, found: _Report, entered: EnteredCommand | None = None) -> None:
+def _receive(stream: int, target: _Target, found: CopyReport, entered: EnteredCommand | None = None) -> None:
     try:
         with os.fdopen(stream, "rb") as source:
             location = target.location.for_copy(target.source)
