@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pumice.client.cluster.archive.kept_logs import KeptLogs, read_kept_logs
 from pumice.client.cluster.connection import Connection
-from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, PodDetails
+from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, Event, PodDetails
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, PODS
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod
@@ -108,25 +108,9 @@ class _Pod(Struct, frozen=True):
     status: _Status = _Status()
 
 
-class _Subject(Struct, frozen=True):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class _Event(Struct, rename="camel", frozen=True):
-    involved_object: _Subject = _Subject()
-    type: str = ""
-    reason: str = ""
-    message: str = ""
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    event_time: str | None = None
-
-
 _POD: Final = msgspec.json.Decoder(_Pod)
 _DETAILS: Final = msgspec.json.Decoder(PodDetails)
-_EVENT: Final = msgspec.json.Decoder(_Event)
+_EVENT: Final = msgspec.json.Decoder(Event)
 _JOB: Final = msgspec.json.Decoder(Job)
 
 

@@ -16,19 +16,17 @@ from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.container_log import ContainerLog, Line
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order, read_job, read_pod
 from pumice.client.cluster.live_objects import LiveObjects, Patience, live
+from pumice.client.pod_names import RunNames
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.model import keys
 from pumice.model.job import Job
-from pumice.model.pod import all_containers
-from pumice.model.problem import Position
 from pumice.model.slot import slots
-from pumice.model.suggestions import known_names
 from pumice.reconcile.phases import AT_REST
 from pumice.store.logs.log_reader import LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
 from pumice.store.logs.log_tails import LogTail
-from pumice.store.run_errors import Denied, NoSuchPod
+from pumice.store.run_errors import Denied
 
 _AT_ONCE: Final = 512  # logs that are read at the same time
 _GATHERED: Final = 0.05  # seconds in which lines of several pods are put in order
@@ -168,22 +166,11 @@ def check_selection(facts: JobFacts, selection: LogSelection, *, follow: bool) -
     job = facts.job
     if "pods" in facts.unreadable:
         raise Denied(f"{job.name}: its pods are not readable for you", "ask for get, list and watch of pods")
-    tasks = [task.name for task in job.spec.tasks]
-    for task in sorted(selection.tasks - {*tasks}):
-        raise NoSuchPod(f"{task}: no such task of {job.name}", known_names(task, tasks), Position(option="task"))
     pods = list(dict.fromkeys([*(s.short_name for s in slots(job)), *(p.observed.short_name for p in facts.pods)]))
-    for pod in sorted(selection.pods - {*pods}):
-        if not (follow and pod.rpartition("-")[0] in tasks):
-            raise NoSuchPod(f"{job.name}/{pod}: no such pod", known_names(pod, pods))
+    containers = (each.name for pod in facts.pods for each in pod.containers)
+    RunNames(job.name, job, pods, containers).check(selection, follow=follow)
     if selection.attempt and not follow:
         check_attempt(job, selection.attempt, [each.observed for each in facts.pods], facts.kept)
-    if not selection.container or follow:
-        return
-    containers = [str(each["name"]) for task in job.spec.tasks for each in all_containers(task.pod_spec)]
-    containers = list(dict.fromkeys([*containers, *(each.name for pod in facts.pods for each in pod.containers)]))
-    if selection.container not in containers:
-        known = known_names(selection.container, containers)
-        raise NoSuchPod(f"{selection.container}: no such container of {job.name}", known, Position(option="container"))
 
 
 async def _kept(log: ContainerLog, text: bytes) -> AsyncGenerator[list[Line], None]:

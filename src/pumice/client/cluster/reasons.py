@@ -11,18 +11,16 @@ from msgspec.structs import replace
 from pumice.client.cluster.cluster_reading import read_cluster
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts
+from pumice.client.pod_names import planned_pod
 from pumice.client.values import Status
 from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster, why_pod_on_cluster
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.pod_ends import how_it_ended, in_words
 from pumice.diagnosis.pod_reasons import dependency, last_lines, why_pod
 from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode, success_text
-from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time
-from pumice.store.run_errors import NoSuchPod
 
-_SHOWN: Final = 3  # pods of a task that a message names
 _MOST_FAILURES: Final = 4  # pods of a Job that has failed, as evidence
 
 
@@ -88,10 +86,7 @@ async def explain_pod(connection: Connection, facts: JobFacts, status: Status, n
         if not newest.is_finished:
             why = why_pod_on_cluster(await read_cluster(connection, facts, status), name, now)
         return why or why_pod(ref, newest, facts.where)
-    slot = next((each for each in slots(job) if each.short_name == name), None)
-    if slot is None:
-        known = ", ".join(each.short_name for each in slots(job) if each.index < _SHOWN)
-        raise NoSuchPod(f"{ref}: no such pod", f"it has {known}")
+    slot = planned_pod(ref, job, name)
     if waits := dependency(slot.task):
         return Why(run=ref, code=WhyCode.DEPENDENCY, message=waits)
     return Why(run=ref, code=WhyCode.STARTING, message="it does not exist")

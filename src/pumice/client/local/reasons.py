@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Final
 
 from msgspec.structs import replace
 
 from pumice.client.local.liveness import is_lost
 from pumice.client.local.run_reader import RunReader
+from pumice.client.pod_names import planned_pod
 from pumice.client.values import verdict_of
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import PY_SPY, hang_lines
@@ -17,13 +17,9 @@ from pumice.diagnosis.pod_reasons import dependency, last_lines
 from pumice.diagnosis.pod_reasons import why_pod as why_pod_of
 from pumice.diagnosis.why import END_CODES, Hint, Why, WhyCode, sentence, success_text
 from pumice.engines.local.scheduling.run_queue import why_it_waits
-from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
 from pumice.store.files.run_store import RunStore, StoredRun
-from pumice.store.run_errors import NoSuchPod
 from pumice.store.run_record import SECRETS_MISSING, RunStatus
-
-_SHOWN: Final = 3  # pods of a task that a hint names
 
 
 def why(reader: RunReader, run: StoredRun, pod: str = "") -> Why:
@@ -81,10 +77,7 @@ def why_pod(run: StoredRun, name: str) -> Why:
             return Why(run=ref, code=WhyCode.STOPPED, since=since, hints=(last_lines(ref),), message=text)
         return why_pod_of(ref, life.pod)
     job = history.job
-    slot = next((each for each in slots(job) if each.short_name == name), None)
-    if slot is None:
-        known = ", ".join(each.short_name for each in slots(job) if each.index < _SHOWN)
-        raise NoSuchPod(f"{ref}: no such pod", f"it has {known}")
+    slot = planned_pod(ref, job, name)
     if (waits := dependency(slot.task)) and run.status().finished is None:
         return Why(run=ref, code=WhyCode.DEPENDENCY, since=run.status().started, message=waits)
     return Why(run=ref, code=WhyCode.STARTING, since=run.status().started, message="it has not been created")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 from msgspec import Struct, field
@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from pumice.client.history_values import pod_names
 from pumice.client.local.liveness import Liveness, liveness
-from pumice.model.pod import all_containers
+from pumice.client.pod_names import RunNames
 from pumice.model.problem import Position
-from pumice.model.suggestions import known_names
 from pumice.store.files.run_store import StoredRun
 from pumice.store.logs.log_reader import LogReader, LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
@@ -65,24 +64,8 @@ def check_selection(run: StoredRun, selection: LogSelection, *, follow: bool = F
     pods = selection.pods.difference(path.name for path in run.directory.glob("pods/*"))
     # What has a log needs no journal, which may be long.
     if pods or selection.tasks or selection.container not in ("", *containers):
-        _check_names(run, replace(selection, pods=pods), containers, follow=follow)
-
-
-def _check_names(run: StoredRun, selection: LogSelection, containers: Iterable[str], *, follow: bool) -> None:
-    history = run.history()
-    job, names = history.job, pod_names(history)
-    tasks = [task.name for task in job.spec.tasks]
-    for task in sorted(selection.tasks):
-        if task not in tasks:
-            raise NoSuchPod(f"{task}: no such task of {run.ref}", known_names(task, tasks), Position(option="task"))
-    for pod in sorted(selection.pods):
-        if pod not in names and not (follow and pod.rpartition("-")[0] in tasks):
-            raise NoSuchPod(f"{run.ref}/{pod}: no such pod", known_names(pod, names))
-    planned = [str(each["name"]) for task in job.spec.tasks for each in all_containers(task.pod_spec)]
-    containers = list(dict.fromkeys((*planned, *sorted(containers))))
-    if selection.container and selection.container not in containers and not follow:
-        known = known_names(selection.container, containers)
-        raise NoSuchPod(f"{selection.container}: no such container of {run.ref}", known, Position(option="container"))
+        history, chosen = run.history(), replace(selection, pods=pods)
+        RunNames(run.ref, history.job, pod_names(history), sorted(containers)).check(chosen, follow=follow)
 
 
 def is_live(run: StoredRun) -> bool:

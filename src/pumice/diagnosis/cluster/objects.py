@@ -97,6 +97,7 @@ class Event(_Part, frozen=True):
 
     metadata: Metadata = Metadata()
     involved_object: ObjectReference = ObjectReference()
+    type: str = ""
     reason: str = ""
     message: str = ""
     first_timestamp: str | None = None
