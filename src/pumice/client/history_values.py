@@ -10,7 +10,6 @@ from pumice.client.backend import Backend, RunRef
 from pumice.client.values import Attempt, Event, PodStatus
 from pumice.diagnosis.pod_ends import one_line
 from pumice.model.slot import slots
-from pumice.model.snapshot import ContainerEnd
 from pumice.store.event_json import JsonView
 from pumice.store.events import RunEvent
 from pumice.store.history.pod_life import PodLife
@@ -51,9 +50,7 @@ def pods(history: RunHistory) -> list[PodStatus]:
 
 def _pod_status(life: PodLife) -> PodStatus:
     pod = life.pod
-    end: ContainerEnd | None = pod.first_failure
-    if end is None and pod.is_finished:
-        end = max(pod.ends, key=lambda each: each.finished_at or pod.created_at, default=None)
+    end = pod.deciding_end if pod.is_finished else pod.first_failure
     finished = None
     if pod.is_finished:
         finished = max((each.finished_at for each in pod.ends if each.finished_at is not None), default=life.changed)

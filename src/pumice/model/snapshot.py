@@ -143,6 +143,12 @@ class ObservedPod(Struct, frozen=True):
         return min(failed, key=lambda end: end.finished_at or latest, default=None)
 
     @property
+    def deciding_end(self) -> ContainerEnd | None:
+        """That of the container which decided how the pod ended: its first failure, else its last end."""
+        earliest = dt.datetime.min.replace(tzinfo=dt.UTC)
+        return self.first_failure or max(self.ends, key=lambda end: end.finished_at or earliest, default=None)
+
+    @property
     def ended_at(self) -> dt.datetime | None:
         """When the pod failed or was done: its first failure, else its last end."""
         failure = self.first_failure

@@ -128,7 +128,7 @@ def _pod_end(pod: ObservedPod) -> Fields:
     """Of the container that decided how the pod ended."""
     if not pod.is_finished:
         return {}
-    end = pod.first_failure or max(pod.ends, key=_finished, default=None)
+    end = pod.deciding_end
     fields = {} if end is None else dict(_end(end))
     return {**fields, "reason": "Deleted" if pod.is_deleting else fields.get("reason") or pod.reason}
 
@@ -136,10 +136,6 @@ def _pod_end(pod: ObservedPod) -> Fields:
 def _end(end: ContainerEnd) -> Fields:
     ended = {"container": end.container, "code": end.exit_code, "signal": end.signal or None, "reason": end.reason}
     return {**ended, "line": end.last_line}
-
-
-def _finished(end: ContainerEnd) -> float:
-    return end.finished_at.timestamp() if end.finished_at is not None else 0.0
 
 
 def _policy(acted: JobEvent | None) -> Fields:
