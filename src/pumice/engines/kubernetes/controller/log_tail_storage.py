@@ -24,6 +24,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.object_metadata import Secret
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.logging import LogThrottle
+from pumice.engines.kubernetes.controller.owned_secrets import observed_secret
 from pumice.model import naming
 from pumice.model.job import Job
 from pumice.model.objects import owned
@@ -113,15 +114,8 @@ class LogTailStorage:
         await self._write(job, secret, LogTail(attempt, first.pod, first.end.container, problem, text))
 
     async def _secret(self, job: Job) -> Secret | None:
-        """Read the Secret without the right to read Secrets: see `owned_secrets`."""
-        name = naming.log_tails_secret(job.name)
-        try:
-            raw = await self.client.merge_patch(resources.SECRETS, job.namespace, name, body=b"{}", dry_run=True)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return None
-        return msgspec.json.decode(raw, type=Secret)
+        raw = await observed_secret(self.client, job.namespace, naming.log_tails_secret(job.name))
+        return None if raw is None else msgspec.json.decode(raw, type=Secret)
 
     async def _tail(self, job: Job, first: Failure) -> tuple[bytes, str]:
         """Return the end of the log, or why there is none."""

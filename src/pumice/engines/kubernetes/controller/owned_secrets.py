@@ -109,14 +109,19 @@ class SecretManager:
                 self.enqueue(before.job)
 
     async def _check(self, job: JobKey, job_uid: str, name: str) -> _Checked:
-        try:
-            raw = await self.client.merge_patch(
-                resources.SECRETS, job.namespace, name, body=b"{}", dry_run=True, attempts=_ATTEMPTS
-            )
-        except ApiError as error:
-            if not error.not_found:
-                raise
+        raw = await observed_secret(self.client, job.namespace, name, attempts=_ATTEMPTS)
+        if raw is None:
             return _Checked(job, job_uid, exists=False, is_foreign=False, checked_at=self.clock())
         found = read_metadata(raw)
         is_own = found.is_owned_by(job_uid)
         return _Checked(job, job_uid, exists=True, is_foreign=not is_own, checked_at=self.clock(), uid=found.uid)
+
+
+async def observed_secret(client: Client, namespace: str, name: str, *, attempts: int = 1) -> bytes | None:
+    """Return a Secret without the right to read it; None if it does not exist. Raises ApiError."""
+    try:
+        return await client.merge_patch(resources.SECRETS, namespace, name, body=b"{}", dry_run=True, attempts=attempts)
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return None
