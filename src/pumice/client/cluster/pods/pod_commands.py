@@ -35,20 +35,6 @@ _SIGKILL: Final = 9
 _NO_RIGHT: Final = "ask an administrator for a Role with get and create of pods/{}"
 
 
-class _Container(Struct, frozen=True):
-    name: str = ""
-
-
-class _Spec(Struct, rename="camel", frozen=True):
-    node_name: str = ""
-    containers: list[_Container] = []
-    init_containers: list[_Container] = []
-
-
-class _Pod(Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
 class Target(Struct, frozen=True):
     """A container that runs."""
 
@@ -90,14 +76,20 @@ async def find_target(connection: Connection, run: RunRef, pod: str, container: 
     found = None if raw is None else read_pod(raw, run.uid)
     if raw is None or found is None:
         raise await _no_pod(connection, run, pod)
-    spec = msgspec.json.decode(raw, type=_Pod).spec
-    names = [each.name for each in spec.containers]
-    known = [*names, *(each.name for each in spec.init_containers)]
+    names, init_names = _container_names(raw)
+    known = [*names, *init_names]
     name = container or names[0]
     if name not in known:
         raise NoSuchPod(f"{run}/{pod} has no container {name}", f"it has {some(known)}")
     _check_runs(run, found, name)
     return Target(connection, run, pod, full_name, name)
+
+
+def _container_names(raw: bytes) -> tuple[list[str], list[str]]:
+    """Return the names of the containers of a pod, and of its init containers."""
+    spec = msgspec.json.decode(raw)["spec"]
+    first, second = ([str(each["name"]) for each in spec.get(kind) or ()] for kind in ("containers", "initContainers"))
+    return first, second
 
 
 async def check_right(connection: Connection, namespace: str, subresource: str) -> None:
@@ -202,8 +194,8 @@ async def kill(backend: ClusterBackend, run: RunRef, change: KillPod) -> tuple[s
         if isinstance(error, NoSuchPod):
             raise error
         return ()
-    main = {each.name for each in msgspec.json.decode(raw, type=_Pod).spec.containers}
-    running = [each.name for each in found.containers if each.is_running and each.name in main]
+    names, _ = _container_names(raw)
+    running = [each.name for each in found.containers if each.is_running and each.name in names]
     for name in running:
         target = Target(backend.connection, run, change.pod, f"{run.name}-{change.pod}", name)
         await _send_signal(target, change.signal)
