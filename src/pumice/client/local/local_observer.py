@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pumice.client.observer import Capacity, ListedRun, Observed, PodAddress, Re
 from pumice.model import keys
 from pumice.model.job import Manifest
 from pumice.model.vocabulary import Phase
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.files.owner_lock import read_owner
 from pumice.store.files.run_store import StoredRun, read_status
 from pumice.store.history.stored_history import StoredHistory
@@ -45,8 +45,9 @@ class LocalObserver:
     table: RunTable = field(init=False)
     _capacity: CapacityReader = field(init=False)
     _lock: Lock = field(default_factory=Lock)
-    _histories: OrderedDict[str, StoredHistory] = field(default_factory=OrderedDict)  # by uid, the last used last
-    _logs: OrderedDict[str, tuple[Path, NumberedLog]] = field(default_factory=OrderedDict)  # by uid, as above
+    # Both by uid.
+    _histories: RecentlyUsed[str, StoredHistory] = field(default_factory=lambda: RecentlyUsed(_MOST_HISTORIES))
+    _logs: RecentlyUsed[str, tuple[Path, NumberedLog]] = field(default_factory=lambda: RecentlyUsed(_MOST_LOGS))
 
     scope = Scope()
 
@@ -107,9 +108,7 @@ class LocalObserver:
             history = StoredHistory(run.record, directory=run.directory)
         history.refresh()
         if keep:
-            self._histories[uid] = history
-        while len(self._histories) > _MOST_HISTORIES:
-            self._histories.popitem(last=False)
+            self._histories.keep(uid, history)
         return history
 
     async def log(self, run: RunRef) -> NumberedLog:
@@ -122,9 +121,7 @@ class LocalObserver:
         directory, log = self._logs.pop(ref.uid, (None, None))
         if log is None or log.live != live or directory != run.directory:
             log = NumberedLog(LogFiles(run.directory), live)
-        self._logs[ref.uid] = (run.directory, log)
-        while len(self._logs) > _MOST_LOGS:
-            self._logs.popitem(last=False)
+        self._logs.keep(ref.uid, (run.directory, log))
         log.find()
         return log
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +19,7 @@ from pumice.diagnosis.verdict_lines import lead_text
 from pumice.model import job as model
 from pumice.model.findings import SPEC
 from pumice.reconcile.ledger import most_attempts
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.logs.log_source import LogBatch, stream_of
 from pumice.store.run_errors import NoSuchRun, RunError
 from pumice.store.run_record import RunStatus
@@ -54,7 +54,7 @@ class JobData:
     backend: Backend
     observer: Observer
     runs: RunList
-    _rows: OrderedDict[RunRef, tuple[int, JobRow]] = field(default_factory=OrderedDict)  # with the version
+    _rows: RecentlyUsed[RunRef, tuple[int, JobRow]] = field(default_factory=lambda: RecentlyUsed(_MOST_ROWS))
 
     async def listing(self, group: Group = Group.ALL, q: str = "", after: str = "") -> Listing:
         everything = await self.runs.read()
@@ -87,9 +87,7 @@ class JobData:
             return _damaged(run)
         row = JobRow(**await self._fields(seen))
         if ended:
-            self._rows[run.ref] = (run.version, row)
-            while len(self._rows) > _MOST_ROWS:
-                self._rows.popitem(last=False)
+            self._rows.keep(run.ref, (run.version, row))
         return row
 
     async def job(self, seen: Observed) -> Job:

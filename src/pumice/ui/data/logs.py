@@ -6,13 +6,13 @@ import datetime as dt
 import re
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from pumice.client.log_lines import moment_of
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.event_log import Mark
 from pumice.store.logs.log_index import GAP
 from pumice.store.logs.log_source import stream_of
@@ -71,15 +71,12 @@ class RunLog:
     """The log of one run with the selections that were asked for last."""
 
     index: NumberedLog
-    views: OrderedDict[LogFilter, _View] = field(default_factory=OrderedDict)
+    views: RecentlyUsed[LogFilter, _View] = field(default_factory=lambda: RecentlyUsed(_MOST_VIEWS))
     # What was searched for last, up to which line, and the numbers of the lines with it.
     _found: tuple[LogFilter, str, int, list[int]] | None = None
 
     def view(self, chosen: LogFilter) -> _View:
-        view = self.views.pop(chosen, None) or _View(chosen)
-        self.views[chosen] = view
-        while len(self.views) > _MOST_VIEWS:
-            self.views.popitem(last=False)
+        view = self.views.keep(chosen, self.views.get(chosen) or _View(chosen))
         view.update(self.index)
         return view
 
@@ -236,16 +233,11 @@ class RunLog:
 class Logs:
     """The logs of the runs that were looked at last."""
 
-    _logs: OrderedDict[str, RunLog] = field(default_factory=OrderedDict)  # by uid
+    _logs: RecentlyUsed[str, RunLog] = field(default_factory=lambda: RecentlyUsed(_MOST_LOGS))  # by uid
 
     def of(self, uid: str, index: NumberedLog) -> RunLog:
-        known = self._logs.pop(uid, None)
-        if known is None or known.index is not index:
-            known = RunLog(index)
-        self._logs[uid] = known
-        while len(self._logs) > _MOST_LOGS:
-            self._logs.popitem(last=False)
-        return known
+        known = self._logs.get(uid)
+        return self._logs.keep(uid, RunLog(index) if known is None or known.index is not index else known)
 
     def last_times(self, uid: str) -> dict[str, dt.datetime]:
         """Return when each pod printed its last line, as far as the log was read. Any thread may call it."""

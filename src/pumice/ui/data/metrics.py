@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +15,7 @@ import msgspec
 
 from pumice.client.backend import RunRef
 from pumice.client.observer import Observer, Samples
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.sample_file import Sample
 from pumice.ui.detail_values import Metric, Metrics, Series
 
@@ -125,14 +125,10 @@ class SampleCache:
     """The samples of the runs that were looked at last."""
 
     observer: Observer
-    _runs: OrderedDict[RunRef, RunSeries] = field(default_factory=OrderedDict)
+    _runs: RecentlyUsed[RunRef, RunSeries] = field(default_factory=lambda: RecentlyUsed(_MOST_RUNS))
 
     def of(self, run: RunRef) -> RunSeries:
-        known = self._runs.pop(run, None) or RunSeries(self.observer.samples(run))
-        self._runs[run] = known
-        while len(self._runs) > _MOST_RUNS:
-            self._runs.popitem(last=False)
-        return known
+        return self._runs.keep(run, self._runs.get(run) or RunSeries(self.observer.samples(run)))
 
 
 def _merged(series: Mapping[int, Mapping[str, PodSeries]]) -> dict[str, PodSeries]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,6 +18,7 @@ from pumice.plugins.guard import PluginError
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership
 from pumice.runtime.offline_context import offline_context
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.run_history import RunHistory
 from pumice.store.job_source import JobSource
 from pumice.ui.data.pods import read_ranks
@@ -41,7 +41,7 @@ class _Shape:
 
 @dataclass(slots=True)
 class RenderedPods:
-    _runs: OrderedDict[str, _Shape] = field(default_factory=OrderedDict)
+    _runs: RecentlyUsed[str, _Shape] = field(default_factory=lambda: RecentlyUsed(_MOST_RUNS))
 
     def ranks(self, history: RunHistory) -> Mapping[str, int]:
         return self._shape(history).ranks
@@ -89,7 +89,7 @@ class RenderedPods:
 
     def _shape(self, history: RunHistory) -> _Shape:
         uid = history.record.uid
-        known = self._runs.pop(uid, None)
+        known = self._runs.get(uid)
         if known is None:
             admitted = admit(history.record.job, offline_context())
             named = _WITH_RANKS & set(history.job.spec.plugins)
@@ -98,10 +98,7 @@ class RenderedPods:
                 for slot in slots(history.job):
                     manifests[slot.short_name] = shaped_pod(slot, admitted.plugins).manifest
             known = _Shape(admitted, read_ranks(manifests))
-        self._runs[uid] = known
-        while len(self._runs) > _MOST_RUNS:
-            self._runs.popitem(last=False)
-        return known
+        return self._runs.keep(uid, known)
 
 
 def _line_of(source: JobSource) -> Callable[[Path], int | None]:

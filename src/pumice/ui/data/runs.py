@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from pumice.client.backend import Backend, RunRef
 from pumice.client.observer import ListedRun, Observed, Observer
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.logs.numbered_log import NumberedLog
 from pumice.store.run_errors import InvalidOption, NoSuchRun
 from pumice.ui.values import GROUPS, Group
@@ -32,7 +32,7 @@ class RunList:
     backend: Backend
     observer: Observer
     # Runs that were removed while the page was open, by uid: NAME:N, and when it was noticed.
-    gone: OrderedDict[str, tuple[str, dt.datetime]] = field(default_factory=OrderedDict)
+    gone: RecentlyUsed[str, tuple[str, dt.datetime]] = field(default_factory=lambda: RecentlyUsed(_MOST_GONE))
     _read: Sequence[ListedRun] = ()
     _sorted: Sequence[ListedRun] = ()
     _refs: Mapping[str, RunRef] = field(default_factory=dict)  # of those that can be read, by uid
@@ -44,9 +44,7 @@ class RunList:
             refs = {each.ref.uid: each.ref for each in runs if not each.damaged}
             for uid, ref in self._refs.items():
                 if uid not in refs:
-                    self.gone[uid] = (str(ref), self.backend.now())
-            while len(self.gone) > _MOST_GONE:
-                self.gone.popitem(last=False)
+                    self.gone.keep(uid, (str(ref), self.backend.now()))
             self._read, self._sorted, self._refs = runs, sorted(runs, key=_order), refs
         return self._sorted
 

@@ -29,6 +29,7 @@ from pumice.model.job import Manifest
 from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
 from pumice.model.text import escaped
+from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.run_history import RunHistory
 from pumice.store.run_errors import ConnectionFailed, Denied, NoSuchRun, StoreError
 from pumice.store.sample_file import Sample
@@ -104,8 +105,8 @@ class ClusterObserver:
     rights: Rights = field(init=False)
     _capacity: ClusterCapacity = field(init=False)
     _reserved: str = ""
-    _histories: OrderedDict[str, KeptHistory] = field(default_factory=OrderedDict)  # by uid, the last used last
-    _open: OrderedDict[str, OpenJob] = field(default_factory=OrderedDict)  # as above
+    _histories: RecentlyUsed[str, KeptHistory] = field(default_factory=lambda: RecentlyUsed(_MOST_HISTORIES))  # by uid
+    _open: OrderedDict[str, OpenJob] = field(default_factory=OrderedDict)  # by uid, the last used last
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _lost: dt.datetime | None = None  # since when the cluster does not answer
     _tidier: asyncio.Task[None] | None = None
@@ -199,9 +200,7 @@ class ClusterObserver:
                 kept = kept or KeptHistory(facts)
                 await asyncio.to_thread(kept.add, facts, self.backend.now())
                 kept.seen = seen
-            self._histories[run.uid] = kept
-            while len(self._histories) > _MOST_HISTORIES:
-                self._histories.popitem(last=False)
+            self._histories.keep(run.uid, kept)
         status = kept.history.status
         over = status.outcome in _OVER
         flags = self.backend.connection.flags(run.namespace)
