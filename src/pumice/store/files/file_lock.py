@@ -7,17 +7,25 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
+
+
+def lock_at_once(file: int | IO[Any]) -> bool:
+    """Take the lock of an open file; False if another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def take_lock(path: Path) -> int | None:
     """Return the descriptor that holds the lock; None if another process has it. Makes the file. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if lock_at_once(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 @contextmanager
@@ -34,10 +42,7 @@ def locked(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Return whether a process has the lock. Makes no file."""
     with suppress(OSError), path.open("rb+", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+        return not lock_at_once(file)
     return False
 
 

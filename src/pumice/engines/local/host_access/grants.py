@@ -5,13 +5,13 @@ In the state directory, which no pod sees. A project's own files could be change
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from pumice.store.files.atomic_files import replace_file
 from pumice.store.settings import HostAccess
 
 _FILE: Final = "consent.json"
@@ -34,10 +34,8 @@ def remember(accesses: Iterable[HostAccess], project: Path, state: Path) -> None
     """Raises OSError if the state directory cannot be written to."""
     grants = _read(state) | {_Grant(str(project), str(each.real), not each.read_only) for each in accesses}
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = state / f"{_FILE}.{os.getpid()}"
-    fresh.touch(0o600)
-    fresh.write_bytes(msgspec.json.encode(sorted(grants, key=lambda each: (each.project, each.path))))
-    fresh.replace(state / _FILE)
+    content = msgspec.json.encode(sorted(grants, key=lambda each: (each.project, each.path)))
+    replace_file(state / _FILE, content, sync=False)
 
 
 def _read(state: Path) -> set[_Grant]:

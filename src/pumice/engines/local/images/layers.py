@@ -28,6 +28,7 @@ from pumice.engines.local.images.confined_directory import ConfinedDirectory, Pa
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.sources import ImageSource, Layer, this_machine
 from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed, members
+from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.remove_tree import remove_tree
 
 Report = Callable[[str], None]
@@ -116,9 +117,7 @@ def _read_progress(partial: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, document: object) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(document))
-    fresh.replace(path)
+    replace_file(path, json.dumps(document).encode(), sync=False)
 
 
 class RootDirectory:

@@ -24,6 +24,8 @@ from pumice.engines.local.images.layers import RECORD, ROOT, Report, unpack
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
 from pumice.engines.local.images.streams import Bytes
+from pumice.store.files.atomic_files import replace_file
+from pumice.store.files.file_lock import lock_at_once
 from pumice.store.files.remove_tree import remove_tree
 from pumice.store.files.state_directory import state_directory
 
@@ -172,10 +174,8 @@ class ImageStore:
         directory = self._directory(digest)
         removed = self.directory / f"{_REMOVED}{digest}"
         with suppress(FileNotFoundError), (directory / _HELD).open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ImageError("is used by a running job", "wait for the job, or stop it", familiar(name)) from None
+            if not lock_at_once(file):
+                raise ImageError("is used by a running job", "wait for the job, or stop it", familiar(name))
             remove_tree(removed)
             directory.rename(removed)
         remove_tree(removed)
@@ -210,9 +210,7 @@ class ImageStore:
         return names
 
     def _write_names(self, names: Mapping[str, Any]) -> None:
-        fresh = self.directory / f"{_NAMES}.new"
-        fresh.write_text(json.dumps(names, indent=1))
-        fresh.replace(self.directory / _NAMES)
+        replace_file(self.directory / _NAMES, json.dumps(names, indent=1).encode(), sync=False)
 
     @contextmanager
     def _locked(self, report: Report) -> Iterator[None]:
@@ -220,9 +218,7 @@ class ImageStore:
         # Other users must not reach an image's files, such as setuid programs.
         self.directory.chmod(0o700)
         with (self.directory / _LOCK).open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock_at_once(file):
                 report("waiting for another pumice process that changes the images")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield

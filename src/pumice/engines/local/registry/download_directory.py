@@ -11,6 +11,7 @@ from typing import Final
 
 from pumice.engines.local.images.errors import from_os_error
 from pumice.engines.local.images.layers import Report
+from pumice.store.files.file_lock import lock_at_once
 from pumice.store.files.remove_tree import remove_tree
 
 _DOWNLOADS: Final = ".downloads"
@@ -42,7 +43,7 @@ def _locked(directory: Path, report: Report) -> int:
     while True:
         directory.mkdir(exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if not _lock_at_once(descriptor):
+        if not lock_at_once(descriptor):
             report("waiting for another pumice process that pulls this image")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         with suppress(FileNotFoundError):
@@ -51,20 +52,12 @@ def _locked(directory: Path, report: Report) -> int:
         os.close(descriptor)
 
 
-def _lock_at_once(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _remove_leftovers(newest: Path) -> None:
     """Remove what downloads left a week ago, and no process holds."""
     now = newest.stat().st_mtime
     for other in newest.parent.iterdir():
         if other != newest and now - other.stat().st_mtime > _WEEK:
             descriptor = os.open(other, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if _lock_at_once(descriptor):
+            if lock_at_once(descriptor):
                 remove_tree(other)
             os.close(descriptor)

@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from pumice.engines.local.scheduling.fit import Fit, fit, pod_requests
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.reservations import Reservation, Reservations, total
+from pumice.engines.local.scheduling.reservations import Reservation, Reservations
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.resources import GPU, Usage
+from pumice.model.resources import GPU, Usage, sum_usage
 from pumice.model.units import amount_text
 from pumice.runtime.once import Once
 
@@ -126,7 +126,7 @@ class PodScheduler(Struct):
         """Return what is free: of the machine's resources, those that neither other runs nor this job have taken."""
         # Other runs may hold GPUs that this run cannot see.
         gpus = {gpu for other in others for gpu in other.gpus if gpu in self.machine.gpus}
-        free = self.machine.free({**total(others), GPU: Quantity.parse(len(gpus))})
+        free = self.machine.free({**sum_usage((each.amounts, 1) for each in others), GPU: Quantity.parse(len(gpus))})
         for name, amount in self._taken.items():
             free[name] = max(free.get(name, Quantity()) - amount, Quantity())
         return free

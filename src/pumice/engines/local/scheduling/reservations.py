@@ -18,8 +18,7 @@ from typing import Final, Self
 from msgspec import Struct, field
 
 from pumice.model.quantity import Quantity
-from pumice.model.resources import Usage
-from pumice.store.files.file_lock import locked
+from pumice.store.files.file_lock import lock_at_once, locked
 from pumice.store.files.state_directory import host_directory
 
 _LOCK: Final = "turn"
@@ -91,14 +90,6 @@ class Reservations:
         os.ftruncate(self._file, len(data))
 
 
-def total(reservations: list[Reservation]) -> Usage:
-    amounts: Usage = {}
-    for reservation in reservations:
-        for name, amount in reservation.amounts.items():
-            amounts[name] = amounts.get(name, Quantity()) + amount
-    return amounts
-
-
 def _read_if_alive(path: Path) -> Reservation | None:
     """Return the reservation of a live run; remove that of a dead one."""
     try:
@@ -107,10 +98,8 @@ def _read_if_alive(path: Path) -> Reservation | None:
         # Removed meanwhile, another user's, or not a regular file.
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _parse(os.pread(file, _LIMIT, 0))
-    else:
+        if not lock_at_once(file):
+            return _parse(os.pread(file, _LIMIT, 0))
         path.unlink()
         return None
     finally:

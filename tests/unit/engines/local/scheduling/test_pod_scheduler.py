@@ -11,8 +11,8 @@ import pytest
 
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
-from pumice.engines.local.scheduling.reservations import Reservations, total
-from pumice.model.resources import GPU
+from pumice.engines.local.scheduling.reservations import Reservations
+from pumice.model.resources import GPU, sum_usage
 from tests.async_tests import async_test
 
 GIB = 1 << 30
@@ -39,7 +39,8 @@ def rival(tmp_path: Path) -> Iterator[PodScheduler]:
 
 def reserved_by_others(scheduler: PodScheduler) -> dict[str, str]:
     with scheduler.reservations.locked():
-        return {name: str(amount) for name, amount in total(scheduler.reservations.others()).items()}
+        others = sum_usage((each.amounts, 1) for each in scheduler.reservations.others())
+        return {name: str(amount) for name, amount in others.items()}
 
 
 async def acquires_at_once(scheduler: PodScheduler, pod: str, wants: dict[str, Any]) -> bool:
