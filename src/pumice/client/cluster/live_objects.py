@@ -203,6 +203,8 @@ async def patiently(connection: Connection, ask: Callable[[], Awaitable[T]]) -> 
     while True:
         try:
             answer = await ask()
+        except ApiError as error:
+            await patience.after(error)
         except (ConnectionFailed, Denied) as error:
             if not isinstance(error.__cause__, ApiError):
                 raise

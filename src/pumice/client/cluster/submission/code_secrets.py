@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.live_objects import Patience
+from pumice.client.cluster.live_objects import patiently
 from pumice.client.cluster.submission.code_parts import (
     ID_LENGTH,
     INDEX,
@@ -28,7 +28,7 @@ from pumice.client.cluster.submission.code_parts import (
     sha256_of,
 )
 from pumice.client.cluster.submission.env_secret import owner
-from pumice.client.cluster.submission.refusals import refused
+from pumice.client.cluster.submission.refusals import create_object
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model import keys
@@ -42,7 +42,6 @@ from pumice.store.run_errors import Denied, IncompleteCodeError, InvalidOption
 if TYPE_CHECKING:
     from pumice.client.cluster.connection import Connection
 
-T = TypeVar("T")
 MOST: Final = 64 << 20  # bytes of bundles in a namespace
 _SIZE: Final = "pumice/size"
 _MODE: Final = "pumice/code-mode"
@@ -131,7 +130,7 @@ async def send_code(connection: Connection, namespace: str, code: CodeParts) -> 
                 raise InvalidOption(message, "change a file: the hash of the code is another one then")
         return [number for number, name in enumerate(code.names) if name not in stored or stored[name].is_deleting]
 
-    numbers = await _patiently(connection, missing)
+    numbers = await patiently(connection, missing)
     for number in numbers:
         await _create(connection, secret(namespace, code, number))
     return len(numbers)
@@ -154,23 +153,10 @@ def secret(namespace: str, code: CodeParts, number: int, owners: Sequence[Manife
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": plain}
 
 
-async def _create(connection: Connection, manifest: Manifest) -> bool:
-    """Return whether it was created; False if it exists. Raises RunError."""
-    namespace, body = manifest["metadata"]["namespace"], msgspec.json.encode(manifest)
-
-    async def create() -> bool:
-        try:
-            await connection.client.create(SECRETS, namespace, body)
-        except ApiError as error:
-            if error.already_exists:
-                return False
-            if not error.is_transient:
-                what = f"the code cannot be stored: Secret {manifest['metadata']['name']}"
-                raise refused(connection, what, error) from error
-            raise
-        return True
-
-    return await _patiently(connection, create)
+async def _create(connection: Connection, manifest: Manifest) -> None:
+    """Raises RunError."""
+    what = f"the code cannot be stored: Secret {manifest['metadata']['name']}"
+    await create_object(connection, SECRETS, manifest, what)
 
 
 async def adopt(connection: Connection, run: RunRef, code: CodeParts) -> None:
@@ -181,7 +167,7 @@ async def adopt(connection: Connection, run: RunRef, code: CodeParts) -> None:
                 await _create(connection, secret(run.namespace, code, number, [owner(run)]))
         # The collector may have decided before the reference was there.
         try:
-            kept = await _patiently(connection, lambda: stored_parts(connection, run.namespace, code.id))
+            kept = await patiently(connection, lambda: stored_parts(connection, run.namespace, code.id))
         except Denied:
             return
         if {each.name for each in kept if not each.is_deleting} >= {*code.names}:
@@ -204,20 +190,10 @@ async def adopt_secret(connection: Connection, run: RunRef, name: str) -> bool:
             raise
         return True
 
-    return await _patiently(connection, patched)
+    return await patiently(connection, patched)
 
 
 _PAUSE: Final = 0.2
-
-
-async def _patiently(connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
-    """Repeat what a server that is away could not do. Raises RunError."""
-    patience = Patience(connection)
-    while True:
-        try:
-            return await work()
-        except ApiError as error:
-            await patience.after(error)
 
 
 # --- read ---------------------------------------------------------------------------------------------------------

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pumice.client.cluster.live_objects import Patience
-from pumice.client.cluster.submission.refusals import refused
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.client.cluster.submission.refusals import create_object
 from pumice.engines.kubernetes.api.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
@@ -108,17 +106,5 @@ async def create_documents(connection: Connection, documents: Sequence[Manifest]
 
 
 async def _create(connection: Connection, manifest: Manifest, *, dry_run: bool = False) -> None:
-    resource, namespace = _RESOURCES[manifest["kind"]], manifest["metadata"]["namespace"]
-    patience, body = Patience(connection), msgspec.json.encode(manifest)
-    while True:
-        try:
-            await connection.client.create(resource, namespace, body, dry_run=dry_run, strict=True)
-        except ApiError as error:
-            if error.already_exists:
-                # Somebody else was faster, or an answer was lost.
-                return
-            if error.is_transient:
-                await patience.after(error)
-                continue
-            raise refused(connection, named(manifest), error) from error
-        return
+    resource = _RESOURCES[manifest["kind"]]
+    await create_object(connection, resource, manifest, named(manifest), dry_run=dry_run, strict=True)

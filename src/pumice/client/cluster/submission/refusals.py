@@ -1,12 +1,17 @@
-"""What an API server says about an object that it does not take, in the form of findings."""
+"""Creates objects, and explains what an API server says about one that it does not take."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from pumice.client.cluster.api_findings import job_findings
+from pumice.client.cluster.live_objects import Patience
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import Resource
+from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.store.job_source import JobSource
 from pumice.store.run_errors import ForbiddenError, InvalidOption, RunError
@@ -30,6 +35,26 @@ def explained(connection: Connection, error: ApiError, source: JobSource) -> Run
 
 def _text(path: str, message: str) -> str:
     return f"{path}: {message}" if path else message
+
+
+async def create_object(
+    connection: Connection, resource: Resource, manifest: Manifest, what: str, **options: bool
+) -> None:
+    """Create an object, over lost connections; one that exists is good. `what` begins an error. Raises RunError."""
+    patience, body = Patience(connection), msgspec.json.encode(manifest)
+    while True:
+        try:
+            await connection.client.create(resource, manifest["metadata"]["namespace"], body, **options)
+        except ApiError as error:
+            if error.already_exists:
+                # Somebody else was faster, or an answer was lost.
+                return
+            if not error.is_transient:
+                raise refused(connection, what, error) from error
+            await patience.after(error)
+        else:
+            patience.succeeded()
+            return
 
 
 def refused(connection: Connection, what: str, error: ApiError) -> RunError:
