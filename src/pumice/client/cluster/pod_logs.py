@@ -16,7 +16,6 @@ from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.container_log import ContainerLog, Line
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order, read_job, read_pod
 from pumice.client.cluster.live_objects import LiveObjects, Patience, live
-from pumice.client.pod_names import RunNames
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.model import keys
@@ -26,6 +25,7 @@ from pumice.reconcile.phases import AT_REST
 from pumice.store.logs.log_reader import LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
 from pumice.store.logs.log_tails import LogTail
+from pumice.store.pod_names import RunNames
 from pumice.store.run_errors import Denied
 
 _AT_ONCE: Final = 512  # logs that are read at the same time

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pumice.client.cluster.cluster_reading import read_cluster
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts
-from pumice.client.pod_names import planned_pod
 from pumice.client.values import Status
 from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster, why_pod_on_cluster
 from pumice.diagnosis.outcome import Outcome
@@ -20,6 +19,7 @@ from pumice.diagnosis.pod_reasons import dependency, last_lines, why_pod
 from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode, success_text
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time
+from pumice.store.pod_names import planned_pod
 
 _MOST_FAILURES: Final = 4  # pods of a Job that has failed, as evidence
 

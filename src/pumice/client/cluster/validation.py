@@ -18,7 +18,7 @@ from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
 from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, Quota, quantities
 from pumice.diagnosis.why import Shortage
-from pumice.engines.kubernetes.api.access_review import is_allowed
+from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import (

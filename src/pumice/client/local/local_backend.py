@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from pumice.client.backend import (
     Change,
-    Exec,
     Feature,
     Listing,
     NodeListing,
@@ -25,20 +24,16 @@ from pumice.client.backend import (
     no_prefix,
     silent,
 )
-from pumice.client.local.run_reader import RunReader, beside_loop, check_followable, ref_of
+from pumice.client.local.pods.local_pods import LocalPods
+from pumice.client.local.run_reader import beside_loop, check_followable, ref_of
 from pumice.client.values import Status
 from pumice.model.problem import Position, Problem
 from pumice.store.run_errors import InvalidOption
 
 if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
     from pumice.client.lease import CheckedRun
     from pumice.client.local.lease import LocalLease
     from pumice.client.local.leftovers import Leftovers, Retention
-    from pumice.client.local.pods.entering import EnteredCommand
-    from pumice.client.pod_access import PodPath, Skipped
     from pumice.diagnosis.why import Why
     from pumice.store.code.restoring import Bundle
     from pumice.store.files.run_store import StoredRun
@@ -53,7 +48,7 @@ _POLL: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class LocalBackend(RunReader):
+class LocalBackend(LocalPods):
     name = "this machine"
     waits = False
     default_namespace = "default"
@@ -255,28 +250,6 @@ class LocalBackend(RunReader):
         from pumice.client.local.leftovers import find_leftovers
 
         return await beside_loop(lambda: find_leftovers(self, retention, claims=claims, images=images))
-
-    # --- pods -----------------------------------------------------------------------------------------------------
-
-    async def exec(self, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
-        from pumice.client.local.pods.entering import run_command
-
-        return await run_command(self.stored(run), command)
-
-    async def enter(self, run: RunRef, command: Exec) -> EnteredCommand:
-        from pumice.client.local.pods.entering import enter
-
-        return await beside_loop(enter, self.stored(run), command)
-
-    async def copy_from(self, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
-        from pumice.client.local.pods.copying import copy_from
-
-        return await beside_loop(copy_from, self.stored(run), source, local)
-
-    async def copy_to(self, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
-        from pumice.client.local.pods.copying import copy_to
-
-        return await beside_loop(copy_to, self.stored(run), local, target)
 
     # --- only this machine ----------------------------------------------------------------------------------------
 

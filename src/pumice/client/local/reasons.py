@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from pumice.client.local.liveness import is_lost
 from pumice.client.local.run_reader import RunReader
-from pumice.client.pod_names import planned_pod
 from pumice.client.values import verdict_of
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import PY_SPY, hang_lines
@@ -19,6 +18,7 @@ from pumice.diagnosis.why import END_CODES, Hint, Why, WhyCode, sentence, succes
 from pumice.engines.local.scheduling.run_queue import why_it_waits
 from pumice.model.snapshot import PodPhase
 from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.pod_names import planned_pod
 from pumice.store.run_record import SECRETS_MISSING, RunStatus
 
 

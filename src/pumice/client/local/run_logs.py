@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from pumice.client.history_values import pod_names
 from pumice.client.local.liveness import Liveness, liveness
-from pumice.client.pod_names import RunNames
 from pumice.model.problem import Position
 from pumice.store.files.run_store import StoredRun
 from pumice.store.logs.log_reader import LogReader, LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
+from pumice.store.pod_names import RunNames
 from pumice.store.run_errors import NoSuchPod
 from pumice.store.run_record import DETACHED
 

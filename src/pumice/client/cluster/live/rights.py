@@ -13,7 +13,7 @@ import msgspec
 from pumice.client.backend import Change, RemoveRun, RestartRun, ResumeRun, RunRef, StopRun, SuspendRun
 from pumice.client.cluster.connection import Connection
 from pumice.client.observer import Refusals, Repeat
-from pumice.engines.kubernetes.api.access_review import is_allowed
+from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, Resource
 

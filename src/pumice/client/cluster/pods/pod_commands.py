@@ -17,7 +17,7 @@ from pumice.client.cluster.pods.command_end import CommandEnd, read_end
 from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, exec_params, size_message
 from pumice.client.loop_thread import private_loop
 from pumice.client.pod_access import NotStartedError
-from pumice.engines.kubernetes.api.access_review import is_allowed
+from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.pod_socket import PodSocket
 from pumice.engines.kubernetes.api.resources import PODS

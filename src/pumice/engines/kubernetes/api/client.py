@@ -22,7 +22,7 @@ from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.http1 import ProtocolError
 from pumice.engines.kubernetes.api.pages import read_page
-from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.api.resources import ACCESS_REVIEWS, Resource
 from pumice.engines.kubernetes.api.transport import JSON, Transport
 from pumice.engines.kubernetes.api.watch import Watch, read_event, watch_lifetime
 from pumice.engines.kubernetes.auth.access import Access
@@ -291,3 +291,19 @@ def _object_path(resource: Resource, namespace: str | None, name: str, subresour
     if resource.namespaced and not namespace:
         raise ValueError(f"the {resource.kind} {name!r} without a namespace")
     return resource.path(namespace, name, subresource)
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+async def is_allowed(client: Client, attributes: Mapping[str, str], *, attempts: int = 3) -> bool:
+    """`attributes`: namespace, verb, group, resource and others of a SelfSubjectAccessReview. Raises ApiError."""
+    kind = ACCESS_REVIEWS
+    review = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"resourceAttributes": attributes}}
+    answer = await client.create(kind, None, msgspec.json.encode(review), attempts=attempts)
+    return msgspec.json.decode(answer, type=_Review).status.allowed

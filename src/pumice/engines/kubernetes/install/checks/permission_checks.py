@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pumice.engines.kubernetes.api.access_review import is_allowed
-from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.client import Client, is_allowed
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, missing, ok
 from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Grant
