@@ -44,7 +44,9 @@ class PodLife(Struct):
         self.note = event.follows or self.note
         self.gpus = event.gpus or self.gpus
         self.restarts = pod.restarts
-        if pod.phase is PodPhase.RUNNING and (not self.runs or self.runs[-1].end is not None):
+        # A pod whose containers have ended for good does not start again, though its phase is still to follow.
+        starts = self.runs[-1].end is not None and not pod.is_finished if self.runs else True
+        if pod.phase is PodPhase.RUNNING and starts:
             self.runs.append(Piece(pod.changed_at or time))
         if pod.is_finished and self.ended is None:
             self.end(pod.ended_at or time)

@@ -76,7 +76,10 @@ def _state(history: RunHistory, life: PodLife, *, over: bool) -> PodState:
         return PodState.DONE
     if over or pod.phase in FINISHED_PODS:
         return PodState.STOPPED
-    if life.runs and life.runs[-1].end is not None:
+    if life.ended is not None:
+        # It does not start again. The phase of a pod on a cluster follows the end of its containers.
+        return PodState.RUNNING if pod.is_finished and not pod.is_deleting else PodState.STOPPED
+    if life.runs and life.runs[-1].how is not None:
         return PodState.RESTARTING
     if pod.phase is PodPhase.RUNNING:
         return PodState.RUNNING
