@@ -144,25 +144,29 @@ class TreeReader:
                 raise StreamError(f"unknown entry {kind!r}")
 
     def _write_file(self, path: Path, mode: int) -> None:
-        """If it cannot be written, its content is read all the same: the next entry follows it."""
-        descriptor = -1
+        """A new file that comes only in part is removed; a file that was there before then ends where that part ends.
+
+        If it cannot be written, its content is read all the same: the next entry follows it.
+        """
         try:
             with self.opened_parent(path) as (parent, name):
-                descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | _OPEN, mode, dir_fd=parent)
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(17, "exists, and is not a file")
-            os.ftruncate(descriptor, 0)
-            for chunk in self.read_chunks():
-                view = memoryview(chunk)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+                descriptor, is_new = _opened_file(name, mode, parent)
+                is_whole = False
+                try:
+                    for chunk in self.read_chunks():
+                        view = memoryview(chunk)
+                        while view:
+                            view = view[os.write(descriptor, view) :]
+                    is_whole = True
+                finally:
+                    os.close(descriptor)
+                    if is_new and not is_whole:
+                        with suppress(OSError):
+                            os.unlink(name, dir_fd=parent)
         except OSError:
             for _ in self.read_chunks():
                 continue
             raise
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
 
     @contextmanager
     def opened_parent(self, path: Path) -> Iterator[tuple[int, str]]:
@@ -231,6 +235,21 @@ class TreeReader:
         if len(data) < length:
             raise StreamError("it ends too early")
         return data
+
+
+def _opened_file(name: str, mode: int, parent: int) -> tuple[int, bool]:
+    """Return a descriptor of an empty file, and whether it is a new one."""
+    with suppress(FileExistsError):
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, mode, dir_fd=parent), True
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | _OPEN, mode, dir_fd=parent)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(17, "exists, and is not a file")
+        os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor, False
 
 
 def _path(entry: dict[str, Any]) -> Path:

@@ -114,6 +114,24 @@ def test_an_invalid_stream_ends_the_copy(entries: list[Any], copied: Copied) -> 
         copied(stream(*entries))
 
 
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [pytest.param(None, None, id="a new file"), pytest.param("before", "", id="one that was there")],
+)
+def test_a_file_that_comes_only_in_part_is_removed_if_it_is_new(
+    copied: Copied, before: str | None, left: str | None
+) -> None:
+    whole: list[dict[str, Any] | bytes] = [DIRECTORY, {"kind": "file", "path": ["whole"]}, content(b"all")]
+    target = copied.target / "torn"
+    if before is not None:
+        copied.target.mkdir()
+        target.write_text(before)
+    with pytest.raises(StreamError):
+        copied(stream(*whole, {"kind": "file", "path": ["torn"]}, b"\5\0\0\0abc"), "..")
+    assert (copied.target / "whole").read_text() == "all"
+    assert (target.read_text() if target.exists() else None) == left
+
+
 def test_nothing_is_written_through_a_link(tmp_path: Path, copied: Copied) -> None:
     """A link of the stream, and one that was there before."""
     outside = tmp_path / "outside"
