@@ -66,8 +66,10 @@ class ForwardedPort:
         self._connections.add(serving)
         try:
             await serving
-        except (RunError, ApiError) as error:
-            self.tell(f"{self.run}/{self.target.pod}: a connection ended: {error}")
+        except RunError as error:
+            self._report(error.problem.message)
+        except ApiError as error:
+            self._report(str(error))
         except OSError:
             # The program on this side has closed its connection.
             return
@@ -76,6 +78,9 @@ class ForwardedPort:
         finally:
             self._connections.discard(serving)
             writer.close()
+
+    def _report(self, why: str) -> None:
+        self.tell(f"{self.run}/{self.target.pod}: a connection ended: {why}")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         target = await find_target(self.backend.connection, self.run, self.target.pod)
@@ -100,6 +105,8 @@ class ForwardedPort:
                     if not receiving.done():
                         return
                 if (found := receiving.result()) is None:
+                    if opened.is_cut and not sending.done():
+                        raise ConnectionFailed("the cluster was lost; a new one may succeed")
                     return
                 stream, data = found
                 if stream not in begun:

@@ -36,6 +36,7 @@ class PodSocket:
         self._session = session
         self._socket = opened
         self.protocol = opened.protocol or V4
+        self.is_cut = False  # it ended without a word of the other side
         self._pings = asyncio.create_task(self._ping())
 
     @property
@@ -111,6 +112,7 @@ class PodSocket:
                     text = message.data.encode()
                     return text[0], text[1:]
             elif message.type in _ENDS:
+                self.is_cut = message.type is not aiohttp.WSMsgType.CLOSE
                 return None
 
     async def close(self) -> None:
