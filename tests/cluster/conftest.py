@@ -17,7 +17,10 @@ from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster, free_port, make_cluster
 from tests.cluster.controllers import Controllers, install
 from tests.cluster.log_server import LogServer
+from tests.cluster.pod_server import PodServer
+from tests.cluster.pod_shell import Shell
 from tests.cluster.pytest_hooks import RUNNING, new_namespace, report_with_logs
+from tests.cluster.staged_jobs import RUNNING as RUNNING_JOB
 from tests.cluster.staged_jobs import StagedJob
 from tests.cluster.typed_commands import JOB, Pumice, set_user, typing
 from tests.cluster.webhooks import Webhooks, install_webhook, uninstall_webhook
@@ -145,6 +148,39 @@ def job(pumice_cluster: Cluster, api: Api, namespace: str) -> StagedJob:
     """A Job whose life the test plays."""
     del pumice_cluster
     return StagedJob(api, namespace)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made = tmp_path / "home"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def pods(pumice_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[PodServer]:
+    with PodServer(pumice_cluster, tmp_path / "pods", f"node-{namespace}") as server:
+        server.add_node()
+        yield server
+        pumice_cluster.api().delete("Node", "", server.node)
+
+
+@pytest.fixture
+def job_with_pods(pods: PodServer, api: Api, namespace: str) -> StagedJob:
+    """A Job whose pods run, on the node of `pods`."""
+    made = StagedJob(api, namespace)
+    made.run_pods()
+    made.phases(*RUNNING_JOB, running=2)
+    for index in (0, 1):
+        pods.bind(namespace, f"train-worker-{index}")
+        pods.pod_folder(f"train-worker-{index}")
+    return made
+
+
+@pytest.fixture
+def shell(pumice_cluster: Cluster, namespace: str, home: Path, job_with_pods: StagedJob) -> Shell:
+    del job_with_pods
+    return Shell(pumice_cluster, namespace, home)
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ class PodServer(BackgroundThread):
         self.answers: dict[str, bytes] = {}
         self.started: list[tuple[str, list[str], Mapping[str, str]]] = []  # the protocol, the command and its streams
         self.signals: list[str] = []  # what happened to commands
+        self.running: set[int] = set()  # process groups of commands
         self.port = 0
 
     def pod_folder(self, pod: str, programs: Sequence[str] = _PROGRAMS) -> Path:
@@ -72,6 +73,12 @@ class PodServer(BackgroundThread):
     def bind(self, namespace: str, pod: str) -> None:
         binding: Object = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": self.node}}
         self.cluster.api().call("POST", f"/api/v1/namespaces/{namespace}/pods/{pod}/binding", binding)
+
+    def kill_commands(self) -> None:
+        """Kill the commands, as the kubelet does with all that runs in a container that ends."""
+        for each in list(self.running):
+            with suppress(ProcessLookupError):
+                os.killpg(each, signal.SIGKILL)
 
     async def main(self) -> None:
         app = web.Application()
@@ -124,11 +131,13 @@ class PodServer(BackgroundThread):
         )
         assert process.stdout is not None
         assert process.stderr is not None
+        self.running.add(process.pid)
         feeding = asyncio.create_task(self._feed(answer, process))
         try:
             await asyncio.gather(_copy(process.stdout, answer, 1), _copy(process.stderr, answer, 2))
             await _end(answer, await process.wait())
         finally:
+            self.running.discard(process.pid)
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
 

@@ -9,7 +9,6 @@ import pty
 import socket
 import socketserver
 import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,74 +20,21 @@ import pytest
 import pumice as api_of_pumice
 from pumice import AsyncClient
 from pumice.client.backends import open_backend
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import MAIN
 from tests.cluster.pod_server import V4, PodServer
-from tests.cluster.staged_jobs import RUNNING, StagedJob
+from tests.cluster.pod_shell import Shell
+from tests.cluster.staged_jobs import StagedJob
 from tests.meta.tree import ROOT
 from tests.patience import PATIENCE
 
 TERMINAL = 'until [ "$(stty size)" = "30 90" ]; do sleep 0.1; done; echo sized; read word; echo [$word]; exit 5'
 ROLES = ROOT / "examples" / "roles" / "cluster-user.yaml"
-Done = subprocess.CompletedProcess[bytes]
-
-
-class Shell:
-    """Types `pumice` commands in a process of their own."""
-
-    def __init__(self, cluster: Cluster, namespace: str, home: Path, user: str = "admin") -> None:
-        self.home = home
-        config = str(cluster.kubeconfig(user, namespace=namespace))
-        self.env = {"PATH": os.defpath, "HOME": str(home), "PYTHONPATH": str(ROOT / "src"), "KUBECONFIG": config}
-        self.env["PUMICE_ON"] = user
-
-    def argv(self, *words: str) -> list[str]:
-        return [sys.executable, "-c", MAIN, *words]
-
-    def __call__(self, *words: str, stdin: bytes = b"") -> Done:
-        return subprocess.run(
-            self.argv(*words),
-            env=self.env,
-            cwd=self.home,
-            input=stdin,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-        )
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    made = tmp_path / "home"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def pods(pumice_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[PodServer]:
-    with PodServer(pumice_cluster, tmp_path / "pods", f"node-{namespace}") as server:
-        server.add_node()
-        yield server
-        pumice_cluster.api().delete("Node", "", server.node)
-
-
-@pytest.fixture
-def job(pods: PodServer, api: Api, namespace: str) -> StagedJob:
-    """A Job whose pods run."""
-    made = StagedJob(api, namespace)
-    made.run_pods()
-    made.phases(*RUNNING, running=2)
-    for index in (0, 1):
-        pods.bind(namespace, f"train-worker-{index}")
-        pods.pod_folder(f"train-worker-{index}")
-    return made
-
-
-@pytest.fixture
-def shell(pumice_cluster: Cluster, namespace: str, home: Path, job: StagedJob) -> Shell:
-    del job
-    return Shell(pumice_cluster, namespace, home)
+def job(job_with_pods: StagedJob) -> StagedJob:
+    return job_with_pods
 
 
 def _folder(pods: PodServer, index: int = 0) -> Path:

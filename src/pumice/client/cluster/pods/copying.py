@@ -44,6 +44,8 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as found:
 _IS_DIRECTORY: Final = "import os, sys; sys.exit(not os.path.isdir(sys.argv[1]))"
 # An older protocol cannot say that the input ends, so that its length is said instead.
 _LIMITED: Final = 'head -c "$0" | "$@"'
+_SIGNALLED: Final = 128  # exit codes above it
+_LOST: Final = "the connection was lost"
 # Said about every error, or about nothing that is missing.
 _NOISE: Final = ("Exiting with failure status", "Removing leading", "Error is not recoverable", "error exit delayed")
 
@@ -128,12 +130,14 @@ async def _fetch(target: Target, way: _Way, path: str, local: Path, report: Copy
             raise failure
         if isinstance(failure, OSError):
             raise _local_error(local, failure) from failure
-        code = await asyncio.to_thread(streams.code)
+        code = await asyncio.to_thread(streams.end_code)
         text = await said
+        if code is None or code > _SIGNALLED:
+            raise _ended_early(target, path, _LOST if code is None else _killed(way.argv[0]))
         if code and (failure is not None or not has_root):
             raise _pod_error(target, path, text)
         if failure is not None:
-            raise ConnectionFailed(f"{target}:{path}: the copy ended too early: {escaped(str(failure))}") from failure
+            raise _ended_early(target, path, escaped(str(failure))) from failure
         if code or text:
             _add_complaints(report, text)
     finally:
@@ -202,8 +206,10 @@ async def _send(target: Target, argv: Sequence[str], source: TarSource, path: st
     writing = asyncio.create_task(asyncio.to_thread(_write, stdin, source))
     try:
         await writing
-        code = await asyncio.to_thread(streams.code)
+        code = await asyncio.to_thread(streams.end_code)
         text = await said
+        if code is None or code > _SIGNALLED:
+            raise _ended_early(target, path, _LOST if code is None else _killed(argv[0]))
         if code == _NO_COMMAND and not opened.says_ends:
             raise NotStartedError(f"{target}: {text}")
         if code and not source.is_directory:
@@ -246,6 +252,15 @@ def _pod_error(target: Target, path: str, text: str) -> RunError:
         said = "no such file or directory"
     is_refused = "permission denied" in said.lower()
     return (Denied if is_refused else InvalidOption)(f"{target}:{path}: {escaped(said)}", _look(target, path))
+
+
+def _killed(program: str) -> str:
+    return f"{program} was killed there, perhaps with its pod"
+
+
+def _ended_early(target: Target, path: str, why: str) -> ConnectionFailed:
+    hint = "copy again: what has come is whole, but for a file that was there before"
+    return ConnectionFailed(f"{target}:{path}: the copy ended too early: {why}", hint)
 
 
 def _look(target: Target, path: str) -> tuple[Command, str]:

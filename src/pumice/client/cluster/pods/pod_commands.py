@@ -178,7 +178,10 @@ async def output_of(target: Target, argv: Sequence[str]) -> tuple[int, bytes]:
 
 def _code(end: CommandEnd | None, target: Target) -> int:
     if end is None:
-        raise ConnectionFailed(f"{target}: the connection was lost", "the command may still run")
+        listed = Command("exec", str(target.run), target.pod, ("ps",))
+        raise ConnectionFailed(
+            f"{target}: the connection was lost", ("the command may still run: ", listed, " shows it")
+        )
     return end.code(str(target))
 
 

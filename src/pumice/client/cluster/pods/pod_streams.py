@@ -19,6 +19,7 @@ import msgspec
 from pumice.client.cluster.pods.command_end import CommandEnd, read_end
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.pod_socket import PodSocket
+from pumice.model.problem import Command
 from pumice.store.run_errors import ConnectionFailed
 
 _BLOCK: Final = 1 << 15
@@ -41,7 +42,7 @@ class PodStreams:
 
     def __init__(self, opened: PodSocket, what: str, loop: asyncio.AbstractEventLoop, *, on_terminal: bool) -> None:
         self._socket = opened
-        self._what = what  # for messages
+        self._what = what  # the container's pod: RUN/TASK-INDEX
         self._loop = loop
         self._end: CommandEnd | None = None
         self._failure = ""
@@ -68,15 +69,23 @@ class PodStreams:
     def has_ended(self) -> bool:
         return self._task.done()
 
-    def code(self) -> int:
-        """Wait for the end; return the exit code. Raises NotStartedError, ConnectionFailed."""
+    def end_code(self) -> int | None:
+        """Wait for the end; return the exit code, None if the connection was lost before.
+
+        Raises NotStartedError, ConnectionFailed.
+        """
         with suppress(asyncio.CancelledError, concurrent.futures.CancelledError):
             self._task.result()
-        if self._end is None:
-            raise ConnectionFailed(
-                f"{self._what}: the connection was lost{self._failure}", "the command may still run: exec ps shows it"
-            )
-        return self._end.code(self._what)
+        return None if self._end is None else self._end.code(self._what)
+
+    def code(self) -> int:
+        """Wait for the end; return the exit code. Raises NotStartedError, ConnectionFailed."""
+        if (code := self.end_code()) is None:
+            run, _, pod = self._what.rpartition("/")
+            listed = Command("exec", run, pod, ("ps",))
+            hint = ("the command may still run: ", listed, " shows it")
+            raise ConnectionFailed(f"{self._what}: the connection was lost{self._failure}", hint)
+        return code
 
     def resize(self, size: tuple[int, int]) -> None:
         asyncio.run_coroutine_threadsafe(self._send_quietly(Stream.SIZE, size_message(size)), self._loop)
