@@ -30,6 +30,7 @@ from pumice.store.events import (
     Listener,
     PhaseChanged,
     Progress,
+    RequestAccepted,
     RunEvent,
     RunPlanned,
     RunWaits,
@@ -65,6 +66,7 @@ class ClusterLease:
         self._left = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._waits = True  # nothing of it runs
+        self._has_run = asyncio.Event()
         self.warning = ""
 
     @property
@@ -151,6 +153,8 @@ class ClusterLease:
                         continue
                     case PhaseChanged():
                         self._waits = update.status.state.phase in (Phase.PENDING, "")
+                        if not self._waits:
+                            self._has_run.set()
                         self._said.put_nowait(update)
                     case RunHistory() | Status():
                         continue
@@ -190,8 +194,12 @@ class ClusterLease:
     async def _keep_time(self, submission: Submission) -> None:
         if submission.seconds is None:
             return
+        # As activeDeadlineSeconds counts: the time in the queue is no part of it.
+        await self._has_run.wait()
         await asyncio.sleep(submission.seconds)
-        self.stop(_timed_out(self.ref.name, submission.seconds))
+        why = _timed_out(self.ref.name, submission.seconds)
+        self._said.put_nowait(RequestAccepted(why))
+        self.stop(why)
 
     async def open(self, listener: Listener = lambda _event: None) -> RunRef:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
