@@ -31,6 +31,15 @@ class StagedJob:
             task["template"]["spec"] |= self.pod_spec
         self.manifest = self.api.create("Job", self.namespace, job | {"spec": job["spec"] | self.spec})
 
+    @classmethod
+    def of(cls, api: Api, manifest: Object) -> StagedJob:
+        """Return a Job that exists."""
+        found = cls.__new__(cls)
+        metadata, tasks = manifest["metadata"], manifest["spec"]["tasks"]
+        found.api, found.namespace, found.name = api, metadata["namespace"], metadata["name"]
+        found.replicas, found.manifest = tasks[0]["replicas"], manifest
+        return found
+
     @property
     def uid(self) -> str:
         return str(self.manifest["metadata"]["uid"])

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import MAIN
 from tests.cluster.fault_proxy import Call, FaultProxy
 from tests.cluster.staged_cluster import SIGNATURE, Setup, refusing_webhook
-from tests.cluster.staged_jobs import RUNNING, StagedJob
+from tests.cluster.staged_jobs import RUNNING, StagedJob, waiting
 from tests.cluster.typed_commands import JOB, Pumice, typing
 from tests.conftest import SOAK, seed
 from tests.meta.tree import ROOT
@@ -98,9 +98,9 @@ def _names(state: set[tuple[str, str, str]]) -> set[str]:
 # --- the client is killed -----------------------------------------------------------------------------------------
 
 
-def _killed_after(proxy: FaultProxy, folder: Path, number: int) -> None:
+def _killed_after(proxy: FaultProxy, folder: Path, number: int, command: Sequence[str] = WHOLE) -> None:
     """Type the command in a process that dies after so many calls that had an effect; with none, before the first."""
-    words = [sys.executable, "-c", MAIN, *WHOLE, "--on", "admin"]
+    words = [sys.executable, "-c", MAIN, *command, "--on", "admin"]
     environ = {name: os.environ[name] for name in ("KUBECONFIG", "HOME", "TOKEN", "PATH")}
     client = subprocess.Popen(
         words, cwd=folder, env={**environ, "PYTHONPATH": str(ROOT / "src")}, stderr=subprocess.DEVNULL
@@ -173,6 +173,30 @@ def test_a_client_that_is_killed_leaves_nothing_that_clean_does_not_remove(
             _is_whole(api, namespace)
         clear()
     record_property("crash points", len(tried))
+
+
+@pytest.mark.usefixtures("garbage_collected")
+def test_a_job_whose_values_of_env_were_never_sent(
+    pumice: Pumice, proxy: FaultProxy, namespace: str, tmp_path: Path
+) -> None:
+    """Its pods wait for their Secret: `why` says what to do, and that heals it."""
+    api = proxy.cluster.api()
+    # The first call that has an effect creates the Job.
+    _killed_after(proxy, tmp_path, 1, ("submit", "job.yaml", "--env", "TOKEN"))
+    job = api.get("Job", namespace, "train")
+    assert [each["metadata"]["name"] for each in api.list("Secret", namespace)] == []
+    staged = StagedJob.of(api, job)
+    secret = f"pumice-env-{job['metadata']['annotations']['pumice/submission']}"
+    staged.pod(0, "Pending", waiting("CreateContainerConfigError", f'secret "{secret}" not found'))
+    staged.phases("Pending", pending=1)
+    lines = pumice("why", "train").out.splitlines()
+    assert f'secret "{secret}" not found' in lines[0]
+    removal = "pumice rm train --force --on admin"
+    assert lines[-1].endswith(f"ended before it sent the values of --env; submit it again after: {removal}"), lines
+    assert pumice("submit", "job.yaml", "--env", "TOKEN", "--replace").code == 2  # it has not finished
+    assert pumice(*removal.split()[1:4]).code == 0
+    assert pumice("submit", "job.yaml", "--env", "TOKEN").code == 0
+    assert len(api.list("Secret", namespace)) == 1
 
 
 def _is_whole(api: Api, namespace: str) -> None:

@@ -21,6 +21,7 @@ from pumice.diagnosis.pod_ends import (
 )
 from pumice.diagnosis.pod_waits import GATED, UNSCHEDULABLE, WAIT_CODES, lost_pods, lost_sentence, wait_sentence
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
+from pumice.model import keys
 from pumice.model.snapshot import BACK_OFF, IMAGE_REASONS, ContainerEnd, PodPhase, Waiting
 
 _SANDBOX: Final = ("FailedCreatePodSandBox", "NetworkNotReady")
@@ -101,7 +102,7 @@ def _waiting_cause(reading: ClusterReading, pod: PodReading, waiting: Waiting) -
         hints = [Hint(_IMAGE_HINTS.get(reason, _IMAGE_HINT))]
     elif reason == _CONFIG_ERROR:
         lines += _missing_lines(message, reading.job.namespace)
-        hints = list(_missing_hints(message, reading.job.namespace))
+        hints = list(_missing_hints(reading, message))
     elif reason == BACK_OFF:
         lines = [*_last_end(pod, status), line]
         target = f"{reading.job.name}/{pod.short_name}"
@@ -145,10 +146,16 @@ def _missing_lines(message: str, namespace: str) -> Iterator[EvidenceLine]:
         yield EvidenceLine(kind=_KINDS[missing[1]], name=missing[2], field="", text=text)
 
 
-def _missing_hints(message: str, namespace: str) -> Iterator[Hint]:
+def _missing_hints(reading: ClusterReading, message: str) -> Iterator[Hint]:
     if (key := _KEY_MISSING.search(message)) is not None:
         yield Hint(f"add key {key[1]} to {key[2]} {key[4].rstrip('.')}, or correct the key in the pod template")
     elif (missing := _OBJECT_MISSING.search(message)) is not None:
+        name, namespace = reading.job.name, reading.job.namespace
+        if missing[2].startswith(keys.OWN_VARIABLES):
+            # Nobody else knows the values.
+            text = "the command that submitted it ended before it sent the values of --env; submit it again after"
+            yield Hint(text, reading.command(f"pumice rm {name} --force"))
+            return
         kind = "secret generic" if missing[1] == "secret" else "configmap"
         yield Hint("to create it", f"kubectl create {kind} {missing[2]} -n {namespace} --from-literal=KEY=VALUE")
 

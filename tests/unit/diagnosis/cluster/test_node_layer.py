@@ -39,6 +39,15 @@ from tests.unit.diagnosis.cluster.readings import NOW, ago, condition, container
         ),
         pytest.param(
             "CreateContainerConfigError",
+            'secret "pumice-env-01234567" not found',
+            "Node",
+            ['CreateContainerConfigError: secret "pumice-env-01234567" not found', "not found in lab"],
+            "the command that submitted it ended before it sent the values of --env; submit it again after: "
+            "pumice rm train --force --on prod -n lab",
+            id="Secret of a client that was killed",
+        ),
+        pytest.param(
+            "CreateContainerConfigError",
             'configmap "hub" not found',
             "Node",
             ['CreateContainerConfigError: configmap "hub" not found', "not found in lab"],

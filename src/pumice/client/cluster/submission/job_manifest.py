@@ -42,7 +42,7 @@ class Marks(Struct, frozen=True):
     @property
     def env_secret(self) -> str:
         """The name of the Secret with the caller's own variables."""
-        return f"pumice-env-{self.submission}"
+        return f"{keys.OWN_VARIABLES}{self.submission}"
 
 
 def job_manifest(request: RunRequest, namespace: str, marks: Marks) -> Manifest:

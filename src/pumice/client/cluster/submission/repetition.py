@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pumice.client.cluster.connection import Connection
 
 _TRIES: Final = 5  # while others take the free names
-_OWN_SECRETS: Final = ("pumice-code-", "pumice-env-")
+_OWN_SECRETS: Final = ("pumice-code-", keys.OWN_VARIABLES)
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
