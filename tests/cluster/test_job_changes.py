@@ -101,6 +101,23 @@ def test_without_a_controller_the_command_is_withdrawn(
     assert api.list("Command", job.namespace) == []
 
 
+@pytest.mark.parametrize("command", ["stop", "suspend", "restart"])
+def test_an_invalid_job_obeys_nothing_and_is_removed(pumice: Pumice, job: StagedJob, api: Api, command: str) -> None:
+    """As Pumice's controller writes the status of one that was stored without the webhook."""
+    job.phases("Pending", reason="InvalidJob", message="spec.minAvailable: 99: must be at most 2")
+    done = pumice(command, "train")
+    assert done.code == 1
+    assert done.err == (
+        "train is invalid, and its controller obeys nothing until it is corrected\n"
+        "  hint: pumice why train says what is wrong, pumice rm train --force removes it\n"
+    )
+    assert api.list("Command", job.namespace) == []
+    said = pumice("why", "train").out.splitlines()
+    assert said[0] == "train Waiting: spec.minAvailable: 99: must be at most 2"
+    assert said[-1] == "  correct it, and submit it again after: pumice rm train --force --on admin"
+    assert pumice("rm", "train", "--force").code == 0
+
+
 @pytest.fixture
 def other_person(pumice_cluster: Cluster, namespace: str) -> None:
     """The user `plain` may do in the namespace what a user of Jobs does."""

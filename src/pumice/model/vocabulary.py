@@ -52,6 +52,8 @@ class Action(StrEnum):
 
 
 COMMAND: Final = "Command"  # the reason of a Job that changes because of a Command object
+# The reason of a Job that was stored without the webhook: its controller does nothing about it.
+INVALID_JOB: Final = "InvalidJob"
 SUSPENDED: Final = "Suspended"  # the reason of a Job, or of a run, that was suspended and can be resumed
 
 # Events and actions that a policy may name; only the controller uses the others.

@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 from pumice.model.snapshot import Snapshot
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import INVALID_JOB, Phase
 from pumice.reconcile.decision import Decision, JobEvent, Severity
 from pumice.reconcile.transition import LONGEST_MESSAGE, enter_phase, shortened
 
-INVALID_JOB = "InvalidJob"
 # A finding quotes the value that it found, which may be of any length.
 LONGEST_ERROR: Final = 1_000
 

@@ -34,7 +34,7 @@ from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode
 from pumice.model.snapshot import PodPhase
 from pumice.model.text import plural
 from pumice.model.units import read_time
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import INVALID_JOB, Phase
 
 _MOST_EVIDENCE: Final = 5
 
@@ -141,7 +141,9 @@ def _progress(reading: ClusterReading) -> Cause:
         # What the controller knows, and nothing else shows, or what the user may not read.
         code = _REPORTED.get(state.reason, WhyCode.RUNNING if is_running else WhyCode.STARTING)
         message = in_words("", state.message)
-        return Cause(code=code, message=message, since=since, evidence=(state_line(reading),))
+        again = Hint("correct it, and submit it again after", reading.command(f"pumice rm {job.name} --force"))
+        hints = (again,) if state.reason == INVALID_JOB else ()
+        return Cause(code=code, message=message, since=since, evidence=(state_line(reading),), hints=hints)
     if is_running:
         return Cause(code=WhyCode.RUNNING, message=f"{running} of {total} pods run", since=since)
     made = len(reading.attempt)

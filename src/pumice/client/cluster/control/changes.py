@@ -30,7 +30,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model.job import Job
 from pumice.model.problem import Command, Option
-from pumice.model.vocabulary import MAX_RETRY, Action, Phase
+from pumice.model.vocabulary import INVALID_JOB, MAX_RETRY, Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_errors import ConnectionFailed, InvalidOption, WrongState
 
@@ -89,6 +89,7 @@ async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tel
     if phase in FINAL:
         return
     if phase not in _STOPPED:
+        _check_valid(run, job)
         # No controller terminates a Job that is suspended: it is resumed, and terminated before its pods are created.
         first = Action.RESUME_JOB if phase in _SUSPENDED else None
         if first is not None and job.spec.suspend:
@@ -105,6 +106,7 @@ async def _suspend(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
     phase = job.status.state.phase
     if phase in _SUSPENDED:
         return
+    _check_valid(run, job)
     _check_runs(run, job)
     order = Order(Action.ABORT_JOB, lambda found: found.status.state.phase in _SUSPENDED)
     await Commander(backend.connection, run, tell).obeyed(order, job)
@@ -128,6 +130,7 @@ async def _resume(backend: ClusterBackend, run: RunRef, change: ResumeRun, tell:
 async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence[str]:
     """Return what it costs."""
     job = await read_current(backend.connection, run)
+    _check_valid(run, job)
     _check_runs(run, job)
     _check_retries(run, job, "a restart")
     version, retries = job.status.version, job.status.retry_count
@@ -137,6 +140,14 @@ async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence
 
     await Commander(backend.connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
     return [_counted_retry(job, "it")] if is_volcanos(job.status) else []
+
+
+def _check_valid(run: RunRef, job: Job) -> None:
+    """Raises WrongState if its controller obeys no Command."""
+    if job.status.state.reason == INVALID_JOB:
+        removal = Command("rm", str(run), options=(Option("force", True),))
+        message = f"{run} is invalid, and its controller obeys nothing until it is corrected"
+        raise WrongState(message, (Command("why", str(run)), " says what is wrong, ", removal, " removes it"))
 
 
 def _check_runs(run: RunRef, job: Job) -> None:
