@@ -31,6 +31,7 @@ from pumice.client.backend import (
     RemoveRun,
     RestartRun,
     ResumeRun,
+    RunRef,
     ScaleRun,
     Selection,
     StopRun,
@@ -40,6 +41,7 @@ from pumice.client.backend import (
 from pumice.client.local.local_backend import LocalBackend
 from pumice.client.local.run_reader import ref_of
 from pumice.store.files.run_store import RunStore
+from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import read_journal
 from pumice.store.logs.log_reader import LogReader
 from pumice.store.sample_file import read_samples
@@ -134,6 +136,21 @@ def test_what_is_shown_does_not_depend_on_the_backend(
     here, elsewhere = shown
     assert elsewhere == here
     assert here[1] or here[2]
+
+
+@pytest.mark.usefixtures("memory")
+def test_attach_reads_the_history_of_an_ended_run_once(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a long run takes seconds."""
+    read: list[RunRef] = []
+    history = MemoryBackend.history
+
+    async def counted(backend: MemoryBackend, run: RunRef) -> RunHistory:
+        read.append(run)
+        return await history(backend, run)
+
+    monkeypatch.setattr(MemoryBackend, "history", counted)
+    assert terminal.run("attach").err
+    assert len(read) == 1
 
 
 CHANGES: list[tuple[str, list[tuple[str, Change]], str]] = [

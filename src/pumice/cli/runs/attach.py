@@ -35,17 +35,18 @@ async def _attach(backend: Backend, args: argparse.Namespace) -> int:
 
     run = await chosen_run(backend, args.run)
     view: Listener
+    history: RunHistory | None = None
     if args.json:
         view = JsonView(lambda text: print(text, end="", flush=True))
     else:
-        source = (await backend.history(run)).source
-        view = TextView(Screen.of(sys.stdout, sys.stderr), source, prefix=not args.no_prefix)
+        history = await backend.history(run)
+        view = TextView(Screen.of(sys.stdout, sys.stderr), history.source, prefix=not args.no_prefix)
     task = asyncio.current_task()
     if task is not None and signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL:
         # Ctrl-\ detaches a foreground run; here, too, it leaves the run alone.
         asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, task.cancel)
     try:
-        return await _show(backend, run, view)
+        return await _show(backend, run, view, history)
     except asyncio.CancelledError:
         again = ["pumice", "attach", str(run)]
         for flag, value in (("--on", args.on), ("-n", args.namespace), ("--kubeconfig", args.kubeconfig)):
@@ -54,15 +55,17 @@ async def _attach(backend: Backend, args: argparse.Namespace) -> int:
         return 0
 
 
-async def _show(backend: Backend, run: RunRef, view: Listener) -> int:
-    """Show the run until it ends; while it waits, say why. Return its exit code."""
+async def _show(backend: Backend, run: RunRef, view: Listener, before: RunHistory | None) -> int:
+    """Show the run until it ends; while it waits, say why. Return its exit code. `before` is what was known of it."""
     async with aclosing(backend.watch(run)) as updates:
         async for update in updates:
             match update:
                 case RunHistory():
                     _catch_up(backend, update, view)
                 case Status(is_over=True):
-                    return _show_end(await backend.history(run), view)
+                    # A long journal takes seconds to read.
+                    is_known = before is not None and before.status.finished == update.finished is not None
+                    return _show_end(before if before and is_known else await backend.history(run), view)
                 case Status():
                     print(f"{update.run} {update.outcome}: {escaped(update.message)}", file=sys.stderr)
                 case RunEnded():
