@@ -95,6 +95,7 @@ class PodServer(BackgroundThread):
         try:
             await asyncio.Event().wait()
         finally:
+            self.kill_commands()
             await runner.cleanup()
 
     # --- commands -------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from contextlib import suppress
 
 from tests.cluster.background_thread import BackgroundThread
 
+_TURNS = 5  # of the loop, in which connections that were just accepted begin to be served
+
 
 class TcpRelay(BackgroundThread):
     """`port` leads to `target`, a port of this machine."""
@@ -16,6 +18,7 @@ class TcpRelay(BackgroundThread):
         self.target = target
         self.port = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def main(self) -> None:
@@ -26,7 +29,11 @@ class TcpRelay(BackgroundThread):
             await asyncio.Event().wait()
         finally:
             self._server.close()
-            self._abort()
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            for each in self._connections:
+                each.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
 
     def cut(self) -> None:
         """Break every connection."""
@@ -57,14 +64,27 @@ class TcpRelay(BackgroundThread):
             each.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self.target)
-        self._writers |= {writer, back}
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._connections.add(connection)
+        writers = {writer}
         try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.target)
+            writers.add(back)
+            self._writers |= writers
             await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        except OSError:
+            # There is no server: the client sees a connection that ends.
+            return
+        except asyncio.CancelledError:
+            return
         finally:
-            self._writers -= {writer, back}
-            writer.close()
-            back.close()
+            self._writers -= writers
+            for each in writers:
+                each.transport.abort()
+                with suppress(OSError):
+                    await each.wait_closed()
+            self._connections.discard(connection)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
