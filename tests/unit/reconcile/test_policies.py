@@ -7,7 +7,7 @@ import pytest
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.vocabulary import Event
 from pumice.reconcile.occurrences import Occurrence
-from pumice.reconcile.policies import has_pending_failure, match_policies
+from pumice.reconcile.policies import all_policies, has_pending_failure, match_policies
 from tests.builders import a_job, a_task
 from tests.unit.reconcile.values import NOW, a_policy, ended, happened, later
 
@@ -129,3 +129,12 @@ def test_a_failure_is_pending_until_its_policy_is_due(event: Event, since: float
 def test_a_kubelet_s_eviction_is_a_failure_whose_policy_may_be_pending() -> None:
     job = job_with(a_policy("AbortJob", "PodEvicted", timeout="1m"))
     assert has_pending_failure(match_policies(job, [EVICTED]), NOW)
+
+
+def test_the_policies_of_all_tasks_come_before_those_of_the_job() -> None:
+    job = job_with(RESTART, EVERYTHING, of_task=(ABORT,))
+    assert [(str(path), policy) for path, policy in all_policies(job)] == [
+        ("spec.tasks[1].policies[0]", ABORT),
+        ("spec.policies[0]", RESTART),
+        ("spec.policies[1]", EVERYTHING),
+    ]
