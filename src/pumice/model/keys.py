@@ -42,5 +42,3 @@ ARGS: Final = "pumice/args"  # of the program, as they are shown: a list in JSON
 CODE: Final = "pumice/code"
 CODE_FROM: Final = "pumice/code-from"  # only in what `get -o yaml` prints: where the code is, in JSON
 ADDED: Final = "pumice/added"  # what `--code` and `--env` put into the containers, so that it can be taken out
-# The beginning of the name of the Secret with the caller's own variables.
-OWN_VARIABLES: Final = "pumice-env-"

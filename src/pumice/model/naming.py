@@ -16,6 +16,8 @@ from pumice.model.job import Job, TaskSpec
 # Kubernetes' limit for a DNS label, which also holds for volume names and label values.
 LABEL_LIMIT: Final = 63
 SUBDOMAIN_LIMIT: Final = 253
+# The beginning of the name of the Secret with the caller's own variables.
+OWN_VARIABLES: Final = "pumice-env-"
 
 _SUFFIX_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SUFFIX_LENGTH: Final = 12

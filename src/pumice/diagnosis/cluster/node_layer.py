@@ -21,7 +21,7 @@ from pumice.diagnosis.pod_ends import (
 )
 from pumice.diagnosis.pod_waits import GATED, UNSCHEDULABLE, WAIT_CODES, lost_pods, lost_sentence, wait_sentence
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
-from pumice.model import keys
+from pumice.model import naming
 from pumice.model.snapshot import BACK_OFF, IMAGE_REASONS, ContainerEnd, PodPhase, Waiting
 
 _SANDBOX: Final = ("FailedCreatePodSandBox", "NetworkNotReady")
@@ -151,7 +151,7 @@ def _missing_hints(reading: ClusterReading, message: str) -> Iterator[Hint]:
         yield Hint(f"add key {key[1]} to {key[2]} {key[4].rstrip('.')}, or correct the key in the pod template")
     elif (missing := _OBJECT_MISSING.search(message)) is not None:
         name, namespace = reading.job.name, reading.job.namespace
-        if missing[2].startswith(keys.OWN_VARIABLES):
+        if missing[2].startswith(naming.OWN_VARIABLES):
             # Nobody else knows the values.
             text = "the command that submitted it ended before it sent the values of --env; submit it again after"
             yield Hint(text, reading.command(f"pumice rm {name} --force"))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pumice.admission.admit import admit_stored
 from pumice.admission.names import is_generated
-from pumice.model import keys
+from pumice.model import keys, naming
 from pumice.model.findings import SPEC
 from pumice.model.job import HOST_IMAGE, Job, Manifest, scaled
 from pumice.model.problem import Position, Problem
@@ -42,7 +42,7 @@ class Marks(Struct, frozen=True):
     @property
     def env_secret(self) -> str:
         """The name of the Secret with the caller's own variables."""
-        return f"{keys.OWN_VARIABLES}{self.submission}"
+        return f"{naming.OWN_VARIABLES}{self.submission}"
 
 
 def job_manifest(request: RunRequest, namespace: str, marks: Marks) -> Manifest:

@@ -18,7 +18,7 @@ from pumice.client.cluster.submission.refusals import refused
 from pumice.client.cluster.submission.taken_names import free_name
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, SECRETS
-from pumice.model import keys
+from pumice.model import keys, naming
 from pumice.model.job import Job, Manifest
 from pumice.store.job_source import JobSource
 from pumice.store.run_errors import InvalidOption
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pumice.client.cluster.connection import Connection
 
 _TRIES: Final = 5  # while others take the free names
-_OWN_SECRETS: Final = ("pumice-code-", keys.OWN_VARIABLES)
+_OWN_SECRETS: Final = ("pumice-code-", naming.OWN_VARIABLES)
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
