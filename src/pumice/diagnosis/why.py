@@ -152,7 +152,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def success_text(pods: int, seconds: float) -> str:
-    """`2 pods succeeded, in 26s`."""
+    """`2 pods succeeded, in 26.0s`."""
     return f"{plural(pods, 'pod')} succeeded, in {elapsed_text(seconds)}"
 
 

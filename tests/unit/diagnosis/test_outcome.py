@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.diagnosis.outcome import Facts, Outcome, StopReason, is_asked, outcome, phase_text, stop_text
+from pumice.diagnosis.outcome import Facts, Outcome, StopReason, held_text, is_asked, outcome, phase_text, stop_text
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import COMMAND, SUSPENDED, Phase
 
@@ -103,3 +103,12 @@ def test_phase_text_after_a_command(phases: str, stop: str, text: str) -> None:
     conditions = [JobCondition(status=each) for each in phases.split()]
     status = JobStatus(state=JobState(phase=conditions[-1].status, reason="Command"), conditions=conditions)
     assert phase_text(status, stop) == text
+
+
+def test_a_suspended_job_of_a_cluster_says_that_a_person_asked() -> None:
+    assert held_text(JobState(phase="Aborted", reason=COMMAND, message="AbortJob ...")) == "a person suspended it"
+    assert held_text(JobState(phase="Aborted", reason="PodFailed", message="worker-0 failed")) == "worker-0 failed"
+
+
+def test_phase_text_without_a_command_is_what_the_status_says() -> None:
+    assert phase_text(JobStatus(state=JobState(phase="Restarting", message="worker-0 failed")), "") == "worker-0 failed"

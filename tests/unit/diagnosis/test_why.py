@@ -8,7 +8,7 @@ import pytest
 
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.verdict import plain_verdict
-from pumice.diagnosis.why import EvidenceLine, Hint, Holder, Shortage, Why, WhyCode, sentence, why_lines
+from pumice.diagnosis.why import EvidenceLine, Hint, Holder, Shortage, Why, WhyCode, sentence, success_text, why_lines
 from tests.unit.notebook_cells import ESCAPED, HOSTILE, shown
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -199,3 +199,8 @@ def test_in_a_notebook_a_failure_is_its_verdict() -> None:
     verdict = msgspec.structs.replace(plain_verdict("", ""), text=f"w-0 failed first\n  {HOSTILE}")
     text = shown(Why(run="a:1", code=WhyCode.FAILED, outcome=Outcome.FAILED, verdict=verdict)._repr_html_())
     assert text == f"a:1\n Failed\nw-0 failed first\n  {ESCAPED}\n"
+
+
+def test_a_success_counts_its_pods() -> None:
+    assert success_text(2, 26.0) == "2 pods succeeded, in 26.0s"
+    assert success_text(1, 0.5) == "1 pod succeeded, in 0.5s"

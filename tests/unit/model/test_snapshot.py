@@ -111,3 +111,17 @@ WRITTEN = {
 def test_every_field_of_a_command_is_read_and_written() -> None:
     assert {**WRITTEN, **msgspec.to_builtins(msgspec.convert(WRITTEN, Command))} == WRITTEN
     assert msgspec.convert({"action": "AbortJob"}, Command).target is None
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        pytest.param((), None, id="nothing has ended"),
+        pytest.param((0, 0), "c1", id="the last end where none failed"),
+        pytest.param((0, 3, 1), "c1", id="the first failure"),
+    ],
+)
+def test_the_end_that_decided(codes: tuple[int, ...], expected: str | None) -> None:
+    ends = [ContainerEnd(f"c{number}", code, finished_at=at(number)) for number, code in enumerate(codes)]
+    decided = pod("Failed", *ends).deciding_end
+    assert (None if decided is None else decided.container) == expected

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.diagnosis.cluster.objects import Event, PodDetails, PodGroup, Queue, Taint, quantities
+from pumice.diagnosis.cluster.objects import Event, Node, PodDetails, PodGroup, Queue, Quota, Taint, quantities
 from pumice.model.quantity import Quantity
 
 FIRST, LAST = "2026-05-04T11:00:00Z", "2026-05-04T11:30:00Z"
@@ -61,3 +61,31 @@ def test_conditions_and_containers_of_a_pod() -> None:
     ready = pod.condition("Ready")
     assert ready is not None
     assert ready.since is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param([], False, id="says nothing"),
+        pytest.param([{"type": "Ready", "status": "Unknown"}], False, id="lost"),
+        pytest.param(
+            [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}], True, id="ready"
+        ),
+    ],
+)
+def test_a_node_is_ready_if_it_says_so(conditions: list[dict[str, str]], expected: bool) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "n"}, "status": {"conditions": conditions}})
+    assert msgspec.json.decode(raw, type=Node).is_ready is expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, True, id="no scope"),
+        pytest.param({"scopes": ["BestEffort"]}, False, id="a scope"),
+        pytest.param({"scopeSelector": {"matchExpressions": []}}, False, id="a selector of scopes"),
+    ],
+)
+def test_a_quota_is_for_all_pods_without_scopes(spec: dict[str, Any], expected: bool) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "q"}, "spec": spec})
+    assert msgspec.json.decode(raw, type=Quota).is_for_all_pods is expected
