@@ -79,7 +79,7 @@ _POD_LAYERS: Final[tuple[_Layer, ...]] = (
 
 def why_on_cluster(reading: ClusterReading, now: dt.datetime) -> Why:
     """Return why the Job is in its state: a sentence, at most five lines of evidence, and what would help."""
-    cause = _end(reading) or suspension(reading)
+    cause = _end(reading) or suspension(reading) or _invalid(reading)
     if cause is not None:
         return _why(reading, cause)
     cause = next(filter(None, (layer(reading, now) for layer in _LAYERS)), None)
@@ -129,6 +129,12 @@ def _end(reading: ClusterReading) -> Cause | None:
     # A verdict says more than the state.
     evidence = (line,) if reading.verdict is None else ()
     return Cause(code=code, message=message, since=line.since, evidence=evidence, hints=hints)
+
+
+def _invalid(reading: ClusterReading) -> Cause | None:
+    """Return what is wrong with a Job of which nothing is made until it is corrected."""
+    state = reading.job.status.state
+    return _progress(reading) if state.reason == INVALID_JOB and state.phase != Phase.RUNNING else None
 
 
 def _progress(reading: ClusterReading) -> Cause:
