@@ -217,6 +217,8 @@ class PodServer(BackgroundThread):
         finally:
             back.cancel()
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
         return answer
 
 

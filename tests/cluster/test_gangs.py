@@ -100,8 +100,9 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
         assert sorted(bound(api, namespace)) == [f"{leader}-worker-{index}" for index in range(3)]
         assert phase(cluster, namespace, other) == "Pending"
         eventually("its status has the reason", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
-        # The scheduler says of one pod that its gang is too large for the nodes, of another that the nodes are full.
-        assert " waits: Unschedulable: " in state(api, namespace, other)["message"]
+        # The scheduler says of a pod or of the group what is missing, whichever it looks at first.
+        message = state(api, namespace, other)["message"]
+        assert any(words in message for words in (" waits: Unschedulable: ", "minCount (3) cannot be satisfied: "))
         for index in range(3):
             kubelet.finish(f"{leader}-worker-{index}")
         eventually("the first is completed", lambda: phase(cluster, namespace, leader) == "Completed")
