@@ -19,7 +19,7 @@ from pumice.client.cluster.summary import summary_of
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.engines.kubernetes.cache.store import is_older
 from pumice.model import keys
-from pumice.model.job import Manifest
+from pumice.model.job import Job, Manifest
 from pumice.store.events import LogLine, LogOutput, RunEvent, WarningIssued
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
@@ -64,31 +64,39 @@ async def journal(backend: ClusterBackend, run: RunRef) -> AsyncGenerator[Part, 
             changes = [await each.changed(_TICK) for each in watched]
             if any(changes):
                 facts = await patiently(connection, lambda: backend.facts(run))
-                facts = with_versions(facts, _taken(jobs), _taken(pods))
+                seen, jobs.versions = split_versions(facts, jobs.versions or ())
+                earlier_pods, pods.versions = pods.versions or (), []
+                facts = with_versions(facts, seen, earlier_pods)
 
 
-def with_versions(facts: JobFacts, jobs: Sequence[msgspec.Raw], pods: Sequence[msgspec.Raw]) -> JobFacts:
-    """Return the facts with the versions that watches have seen, the last of which may be newer than what was read."""
-    uid = facts.job.uid
-    seen = [(manifest, job) for manifest, job in map(read_job, jobs) if job.uid == uid]
-    if seen and is_older(_version(facts.manifest), _version(seen[-1][0])):
-        manifest, job = seen[-1]
-        facts = replace(facts, manifest=manifest, job=counted(job, facts.pods))
+def split_versions(
+    facts: JobFacts, jobs: Sequence[msgspec.Raw]
+) -> tuple[list[tuple[Manifest, Job]], list[msgspec.Raw]]:
+    """Return the versions of the Job up to the one that was read, and those after it, which wait for the next reading.
+
+    A watch may be ahead of what was read. Pods that were read with an older version do not say how a newer one ended.
+    """
+    seen: list[tuple[Manifest, Job]] = []
+    later: list[msgspec.Raw] = []
+    for raw in jobs:
+        manifest, job = read_job(raw)
+        if is_older(_version(facts.manifest), _version(manifest)):
+            later.append(raw)
+        elif job.uid == facts.job.uid:
+            seen.append((manifest, job))
+    return seen, later
+
+
+def with_versions(facts: JobFacts, jobs: Sequence[tuple[Manifest, Job]], pods: Sequence[msgspec.Raw]) -> JobFacts:
     return replace(
         facts,
-        earlier_jobs=[counted(job, facts.pods) for _, job in seen],
-        earlier_pods=[pod for raw in pods if (pod := read_pod(raw, uid)) is not None],
+        earlier_jobs=[counted(job, facts.pods) for _, job in jobs],
+        earlier_pods=[pod for raw in pods if (pod := read_pod(raw, facts.job.uid)) is not None],
     )
 
 
 def _version(manifest: Manifest) -> str:
     return str(manifest["metadata"].get("resourceVersion") or "")
-
-
-def _taken(objects: LiveObjects) -> Sequence[msgspec.Raw]:
-    """Return the versions that are new since the last call."""
-    taken, objects.versions = objects.versions or (), []
-    return taken
 
 
 async def watch(backend: ClusterBackend, run: RunRef, *, whole: bool = False) -> AsyncGenerator[Update, None]:

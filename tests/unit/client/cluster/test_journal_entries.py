@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, counted, read_job, read_pod
 from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
 from pumice.client.cluster.summary import summary
-from pumice.client.cluster.watching import with_versions
+from pumice.client.cluster.watching import split_versions, with_versions
 from pumice.client.history_values import attempts
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time
@@ -194,7 +194,9 @@ def test_a_phase_that_is_entered_again_is_shown_once() -> None:
     assert _shown(journal, _facts(_phases("Restarting", "Pending", "Running", retries=1))) == [("Running", "")]
 
 
-def test_a_watch_that_is_ahead_of_what_was_read_repeats_nothing() -> None:
+def test_of_a_watch_that_is_ahead_of_what_was_read_the_rest_waits_for_the_next_reading() -> None:
+    """Else a Job would be said to have ended whose pods are those of an older version."""
+
     def versioned(version: int, *phases: str) -> msgspec.Raw:
         document = msgspec.json.decode(_phases(*phases, retries=1))
         document["metadata"]["resourceVersion"] = str(version)
@@ -204,8 +206,13 @@ def test_a_watch_that_is_ahead_of_what_was_read_repeats_nothing() -> None:
     facts = _facts(pending)
     journal = JobJournal(record_of(facts))
     assert [phase for phase, _ in _shown(journal, facts)] == ["Restarting", "Pending"]
-    assert [phase for phase, _ in _shown(journal, with_versions(facts, [pending, running], []))] == ["Running"]
-    assert with_versions(_facts(running), [pending], []).job.status.state.phase == "Running"
+    seen, later = split_versions(facts, [pending, running])
+    assert (len(seen), later) == (1, [running])
+    assert _shown(journal, with_versions(facts, seen, [])) == []
+    now = _facts(running)
+    seen, later = split_versions(now, later)
+    assert (len(seen), later) == (1, [])
+    assert [phase for phase, _ in _shown(journal, with_versions(now, seen, []))] == ["Running"]
 
 
 def test_a_phase_that_is_entered_again_within_a_second_is_shown() -> None:
