@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pumice.client.backend import Listing, RunRef, Selection, Update
 from pumice.client.cluster.connection import Connection, gone
-from pumice.client.cluster.job_end import COMMAND_ISSUED
+from pumice.client.cluster.job_end import COMMANDS_OF_JOBS
 from pumice.client.cluster.job_facts import (
     ClusterPod,
     JobEventFact,
     JobFacts,
-    read_any_pod,
-    read_event,
+    read_events,
     read_facts,
     read_job,
+    read_pod,
 )
 from pumice.client.cluster.job_operations import JobOperations
 from pumice.client.cluster.job_rows import JobTable, listed
@@ -145,29 +145,19 @@ class ClusterBackend(JobOperations):
         `pods` has those of Jobs that were listed before, by uid; more are added.
         """
         if table.undecided:
-            by_uid: dict[str, list[JobEventFact]] = {}
+            connection, namespace, events = self.connection, self.connection.namespace, dict[str, list[JobEventFact]]()
             with suppress(Denied):
-                raw_events = await self.connection.all(
-                    CORE_EVENTS, self.connection.namespace, fields=f"reason={COMMAND_ISSUED},involvedObject.kind=Job"
-                )
-                for uid, event in sorted(filter(None, map(read_event, raw_events)), key=lambda each: each[1].time):
-                    by_uid.setdefault(uid, []).append(event)
+                events = read_events(await connection.all(CORE_EVENTS, namespace, fields=COMMANDS_OF_JOBS))
             with suppress(Denied):
                 if new := table.uncounted - pods.keys():
-                    found = await self._pods_of(new)
-                    pods.update({uid: found.get(uid, []) for uid in new})
-            table.decide(by_uid, pods)
+                    found: dict[str, list[ClusterPod]] = {uid: [] for uid in new}
+                    async with aclosing(connection.each(PODS, namespace, labels=keys.JOB_NAME)) as each:
+                        async for raw in each:
+                            if (pod := read_pod(raw)) is not None and pod.job_uid in new:
+                                found[pod.job_uid].append(pod)
+                    pods.update(found)
+            table.decide(events, pods)
         return table.listing()
-
-    async def _pods_of(self, uids: Collection[str]) -> dict[str, list[ClusterPod]]:
-        """Return the pods of these Jobs, by the uid of their Job."""
-        pods: dict[str, list[ClusterPod]] = {}
-        async with aclosing(self.connection.each(PODS, self.connection.namespace, labels=keys.JOB_NAME)) as each:
-            async for raw in each:
-                found = read_any_pod(raw)
-                if found is not None and found[0] in uids:
-                    pods.setdefault(found[0], []).append(found[1])
-        return pods
 
     async def listings(self, selection: Selection) -> AsyncGenerator[Listing, None]:
         me = await self._me(selection)

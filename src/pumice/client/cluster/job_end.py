@@ -24,7 +24,8 @@ from pumice.store.run_end import TIMED_OUT, TIMEOUT, RunEnded, Stop, stop_reason
 
 # The actions of the Commands that lead to these phases.
 _ACTIONS: Final = {Phase.ABORTED: Action.ABORT_JOB, Phase.TERMINATED: Action.TERMINATE_JOB}
-COMMAND_ISSUED: Final = "CommandIssued"
+_COMMAND_ISSUED: Final = "CommandIssued"
+COMMANDS_OF_JOBS: Final = f"reason={_COMMAND_ISSUED},involvedObject.kind=Job"  # selects events
 _RESTARTS: Final = (Action.RESTART_JOB, *TARGETED_ACTIONS)
 # The actions of policies that lead to these phases: a restart to Failed, if no attempt is left.
 _ENDINGS: Final[Mapping[str, Sequence[Action]]] = {
@@ -122,5 +123,5 @@ def _last_lines(facts: JobFacts, blamed: FailedPod) -> str:
 def _was_commanded(facts: JobFacts) -> bool:
     """Whether the last Command led to this phase: Volcano's controller says so in an event, and nowhere else."""
     state = facts.job.status.state
-    issued = [each for each in facts.events if each.reason == COMMAND_ISSUED]
+    issued = [each for each in facts.events if each.reason == _COMMAND_ISSUED]
     return not state.reason and bool(issued) and _ACTIONS[Phase(state.phase)] in issued[-1].message

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.client.cluster.archive.kept_logs import KeptLogs, read_kept_logs
 from pumice.client.cluster.connection import Connection
-from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, Event, PodDetails
+from pumice.diagnosis.cluster.objects import ContainerStatus, Event, PodDetails, PodStatus
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, PODS
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job
-from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod
+from pumice.engines.kubernetes.cache.decode_pods import decode_pod
 from pumice.model import keys
 from pumice.model.job import Job, Manifest, Metadata
 from pumice.model.snapshot import ObservedPod, PodPhase
@@ -29,7 +29,6 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.store.run_errors import Denied
 
 _OWN: Final = "pumice/"  # Pumice's controller writes such keys into controlledResources
-_NOT_STARTED: Final = ""
 _OVER: Final = FINAL | {Phase.ABORTED}
 # What a diagnosis reads of a pod's spec, besides its claims.
 _SPEC: Final = (
@@ -55,9 +54,9 @@ class ContainerState(Struct, frozen=True):
 
 
 class ClusterPod(Struct, frozen=True):
-    name: str
-    namespace: str
     observed: ObservedPod
+    namespace: str
+    job_uid: str = ""
     containers: tuple[ContainerState, ...] = ()
     scheduled: dt.datetime | None = None
     started: dt.datetime | None = None  # the first of its containers
@@ -66,11 +65,14 @@ class ClusterPod(Struct, frozen=True):
     address: str = ""
     details: PodDetails = PodDetails()  # what only a diagnosis reads
 
+    @property
+    def name(self) -> str:
+        return self.observed.name
+
 
 class JobEventFact(Struct, frozen=True):
     time: dt.datetime
-    kind: str  # of the object that it is about
-    name: str
+    uid: str  # of the object that it is about
     reason: str
     message: str
     is_warning: bool
@@ -92,20 +94,13 @@ class JobFacts(Struct, frozen=True):
     opened: str = ""  # the run as which it is read, once it is packed and opened
 
 
-class _Status(Struct, rename="camel", frozen=True):
-    conditions: list[Condition] = []
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
-    pod_ip: str = field(name="podIP", default="")
-
-
 class _Spec(Struct, rename="camel", frozen=True):
     node_name: str = ""
 
 
 class _Pod(Struct, frozen=True):
     spec: _Spec = _Spec()
-    status: _Status = _Status()
+    status: PodStatus = PodStatus()
 
 
 _POD: Final = msgspec.json.Decoder(_Pod)
@@ -124,20 +119,11 @@ def read_job(raw: bytes | msgspec.Raw) -> tuple[Manifest, Job]:
         return manifest, decode_job(raw, kubernetes_types().types).job
 
 
-def read_pod(raw: bytes | msgspec.Raw, uid: str, *, details: bool = False) -> ClusterPod | None:
-    """Return a pod of the Job with this uid; None for another pod."""
+def read_pod(raw: bytes | msgspec.Raw, job_uid: str = "", *, details: bool = False) -> ClusterPod | None:
+    """Return a pod of the Job with this uid, or of any; None for another pod."""
     found = decode_pod(raw)
-    return None if found is None or found.job_uid != uid else _pod(found, raw, details=details)
-
-
-def read_any_pod(raw: bytes | msgspec.Raw) -> tuple[str, ClusterPod] | None:
-    """Return a pod, and the uid of its Job; None for a pod of no Job."""
-    found = decode_pod(raw)
-    return None if found is None else (found.job_uid, _pod(found, raw))
-
-
-def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -> ClusterPod:
-    """Return what is read of a pod beyond what the controller reads."""
+    if found is None or (job_uid and found.job_uid != job_uid):
+        return None
     pod = _POD.decode(raw)
     status = pod.status
     all_statuses = [*status.init_container_statuses, *status.container_statuses]
@@ -145,11 +131,11 @@ def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -
     scheduled = (one for one in status.conditions if one.type == "PodScheduled" and one.status == "True")
     main = [each for one in status.container_statuses for each in (one.state.running, one.state.terminated) if each]
     return ClusterPod(
-        found.name,
-        found.namespace,
         found.observed,
+        found.namespace,
+        found.job_uid,
         tuple(map(_container, all_statuses)),
-        next((read_time(one.last_transition_time) for one in scheduled), None),
+        next((one.since for one in scheduled), None),
         min(filter(None, (read_time(each.started_at) for each in main)), default=None),
         max(filter(None, (read_time(each.finished_at) for each in ends)), default=None),
         pod.spec.node_name,
@@ -160,7 +146,7 @@ def _pod(found: CachedPod, raw: bytes | msgspec.Raw, *, details: bool = False) -
 
 def _container(found: ContainerStatus) -> ContainerState:
     state = found.state.running or found.state.terminated or found.last_state.terminated
-    started = _NOT_STARTED if state is None else state.started_at or str(EPOCH)
+    started = "" if state is None else state.started_at or str(EPOCH)
     return ContainerState(found.name, found.restart_count, started, found.state.running is not None)
 
 
@@ -197,14 +183,11 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
         read_kept_logs(connection, job),
     )
     pods = [pod for each in raw_pods if (pod := read_pod(each, job.uid, details=details)) is not None]
-    found = filter(None, map(read_event, raw_events))
-    events = [event for uid, event in found if uid == job.uid]
-    events.sort(key=lambda each: each.time)
     return JobFacts(
         manifest,
         counted(job, pods),
         in_order(job, pods),
-        events,
+        read_events(raw_events).get(job.uid, ()),
         unreadable,
         where=connection.flags(job.namespace),
         on=connection.name,
@@ -238,12 +221,18 @@ def in_order(job: Job, pods: Sequence[ClusterPod]) -> list[ClusterPod]:
     return sorted(pods, key=lambda each: (order.get(each.observed.task, len(order)), each.observed.index))
 
 
-def read_event(raw: msgspec.Raw) -> tuple[str, JobEventFact] | None:
-    """Return the uid of what an event is about, and the event; None for one without a time."""
+def read_event(raw: msgspec.Raw) -> JobEventFact | None:
+    """Return None for an event without a time."""
     found = _EVENT.decode(raw)
     time = read_time(found.last_timestamp or found.event_time or found.first_timestamp)
     if time is None:
         return None
-    subject = found.involved_object
-    is_warning = found.type == "Warning"
-    return subject.uid, JobEventFact(time, subject.kind, subject.name, found.reason, found.message, is_warning)
+    return JobEventFact(time, found.involved_object.uid, found.reason, found.message, found.type == "Warning")
+
+
+def read_events(raws: Iterable[msgspec.Raw]) -> dict[str, list[JobEventFact]]:
+    """Return events by the uid of what they are about, each list in the order of time."""
+    by_uid: dict[str, list[JobEventFact]] = {}
+    for event in sorted(filter(None, map(read_event, raws)), key=lambda each: each.time):
+        by_uid.setdefault(event.uid, []).append(event)
+    return by_uid

@@ -215,7 +215,7 @@ def _kept_pods(facts: JobFacts) -> Iterator[ClusterPod]:
     for tail in facts.kept.tails:
         pod = kept_pod(tail)
         if pod.uid not in uids:
-            yield ClusterPod(pod.name, facts.job.namespace, pod, finished=pod.ended_at)
+            yield ClusterPod(pod, facts.job.namespace, finished=pod.ended_at)
 
 
 def _images(job: Job) -> str:

@@ -104,7 +104,7 @@ class JobLogs:
         uids = {each.observed.uid for each in pods}
         for tail in self.tails if not self.selection.previous else ():
             if tail.pod.uid not in uids:
-                pod = ClusterPod(tail.pod.name, self.job.namespace, kept_pod(tail))
+                pod = ClusterPod(kept_pod(tail), self.job.namespace)
                 log = self.log(pod, tail.container, tail.pod.restarts)
                 if log is not None:
                     yield log, tail.text

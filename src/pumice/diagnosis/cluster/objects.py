@@ -67,6 +67,7 @@ class PodStatus(_Part, frozen=True):
     conditions: tuple[Condition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    pod_ip: str = msgspec.field(name="podIP", default="")
 
 
 class PodDetails(_Part, frozen=True):

@@ -21,7 +21,7 @@ FAILED = ended("worker-0", 3)
 TERMINATE = LifecyclePolicy(event="PodFailed", action="TerminateJob")
 ABORT = LifecyclePolicy(event="PodEvicted", action="AbortJob")
 RESTART = LifecyclePolicy(event="PodFailed", action="RestartJob")
-GAVE_UP = JobEventFact(NOW, "Job", "train", "ExecuteAction", "Job failed for retry limit reached", is_warning=False)
+GAVE_UP = JobEventFact(NOW, "1234", "ExecuteAction", "Job failed for retry limit reached", is_warning=False)
 
 
 def facts(phase: str, *policies: LifecyclePolicy, reason: str = "", retries: int = 0, **more: Any) -> JobFacts:
@@ -31,7 +31,7 @@ def facts(phase: str, *policies: LifecyclePolicy, reason: str = "", retries: int
 
 
 def seen(pod: Any) -> ClusterPod:
-    return ClusterPod(pod.name, "default", pod)
+    return ClusterPod(pod, "default")
 
 
 @pytest.mark.parametrize(

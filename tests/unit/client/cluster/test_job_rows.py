@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.client.backend import Selection
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_any_pod, read_job
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_job, read_pod
 from pumice.client.cluster.job_rows import JobTable, job_row
 from pumice.client.cluster.summary import summary
 
@@ -60,9 +60,9 @@ def a_pod(index: int, phase: str, code: int) -> ClusterPod:
         "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"},
         "status": {"phase": phase, "containerStatuses": ended},
     }
-    found = read_any_pod(msgspec.json.encode(document))
+    found = read_pod(msgspec.json.encode(document))
     assert found is not None
-    return found[1]
+    return found
 
 
 JOBS = {

@@ -147,7 +147,7 @@ def test_an_action_of_volcanos_controller_is_shown_by_its_phase(
     time = read_time(CREATED)
     assert time is not None
     events = [
-        JobEventFact(time, "Job", "train", reason, "by x", is_warning=False)
+        JobEventFact(time, "1234-5678", reason, "by x", is_warning=False)
         for reason in ("CommandIssued", "ExecuteAction")
     ]
     facts = _facts(_job("Pending", "Running", "Aborting", controlledResources=ledger), events=events)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.job_end import COMMAND_ISSUED
-from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, read_any_pod, read_event, read_job
+from pumice.client.cluster.job_end import COMMANDS_OF_JOBS
+from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, read_event, read_job, read_pod
 from pumice.client.cluster.job_rows import STOPPED
 from pumice.client.cluster.journal_entries import history_of
 from pumice.client.cluster.live.live_table import LiveTable
@@ -48,14 +48,8 @@ class SeenJob(Struct, frozen=True):
 
 
 class SeenPod(Struct, frozen=True):
-    job: str  # its uid
     pod: ClusterPod
     requests: Amounts
-
-
-class SeenCommand(Struct, frozen=True):
-    job: str  # its uid
-    event: JobEventFact
 
 
 class _PodSpec(Struct, frozen=True):
@@ -70,7 +64,7 @@ class JobTable:
     connection: Connection
     jobs: LiveTable[SeenJob] = field(init=False)
     pods: LiveTable[SeenPod] = field(init=False)
-    commands: LiveTable[SeenCommand] = field(init=False)  # what Volcano's controller tells of Commands
+    commands: LiveTable[JobEventFact] = field(init=False)  # what Volcano's controller tells of Commands
     _pods: dict[str, dict[str, SeenPod]] = field(default_factory=dict)  # by uid of the Job, and of the pod
     _versions: dict[str, int] = field(default_factory=dict)  # of Jobs with their pods, by uid
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -84,9 +78,8 @@ class JobTable:
         self.pods = LiveTable(
             self.connection, PODS, namespace, self._seen_pod, self._pod_changed, labels=str(keys.JOB_NAME)
         )
-        fields = f"reason={COMMAND_ISSUED},involvedObject.kind=Job"
         self.commands = LiveTable(
-            self.connection, CORE_EVENTS, namespace, _seen_command, self._command_changed, fields=fields
+            self.connection, CORE_EVENTS, namespace, read_event, self._command_changed, fields=COMMANDS_OF_JOBS
         )
 
     @property
@@ -94,9 +87,8 @@ class JobTable:
         """The same object until a Job or a pod has changed."""
         if self._runs is None:
             versions = self._versions
-            self._runs = [
-                replace(self._listed(uid, each), version=versions[uid]) for uid, each in self.jobs.items.items()
-            ]
+            jobs = self.jobs.items.items()
+            self._runs = [replace(self._listed(uid, each), version=versions[uid]) for uid, each in jobs]
         return self._runs
 
     def _listed(self, uid: str, job: SeenJob) -> ListedRun:
@@ -111,8 +103,7 @@ class JobTable:
         return known[1]
 
     def commands_of(self, uid: str) -> list[JobEventFact]:
-        found = [each.event for each in self.commands.items.values() if each.job == uid]
-        return sorted(found, key=lambda each: each.time)
+        return sorted((each for each in self.commands.items.values() if each.uid == uid), key=lambda each: each.time)
 
     def version(self, uid: str) -> int:
         return self._versions.get(uid, 0)
@@ -126,40 +117,40 @@ class JobTable:
             if each.pod.observed.phase not in FINISHED_PODS and (each.pod.node or not on_nodes):
                 yield each.requests
 
-    def _job_changed(self, _before: SeenJob | None, after: SeenJob | None) -> None:
+    def _job_changed(self, before: SeenJob | None, after: SeenJob | None) -> None:
         if after is not None:
             self._versions[after.ref.uid] = next(self._numbers)
-        elif _before is not None:
-            self._versions.pop(_before.ref.uid, None)
-            self._decided.pop(_before.ref.uid, None)
+        elif before is not None:
+            self._versions.pop(before.ref.uid, None)
+            self._decided.pop(before.ref.uid, None)
         self._runs = None
 
     def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
         if before is not None:
-            of_job = self._pods.get(before.job, {})
+            of_job = self._pods.get(before.pod.job_uid, {})
             of_job.pop(before.pod.observed.uid, None)
             if not of_job:
-                self._pods.pop(before.job, None)
+                self._pods.pop(before.pod.job_uid, None)
         if after is not None:
-            self._pods.setdefault(after.job, {})[after.pod.observed.uid] = after
-        uid = "" if (either := after or before) is None else either.job
-        if uid in self._versions:
-            self._versions[uid] = next(self._numbers)
-            self._runs = None
+            self._pods.setdefault(after.pod.job_uid, {})[after.pod.observed.uid] = after
+        if either := after or before:
+            self._part_changed(either.pod.job_uid)
 
-    def _command_changed(self, before: SeenCommand | None, after: SeenCommand | None) -> None:
-        uid = "" if (either := after or before) is None else either.job
+    def _command_changed(self, before: JobEventFact | None, after: JobEventFact | None) -> None:
+        if either := after or before:
+            self._part_changed(either.uid)
+
+    def _part_changed(self, uid: str) -> None:
         if uid in self._versions:
             self._versions[uid] = next(self._numbers)
             self._runs = None
 
     def _seen_pod(self, raw: msgspec.Raw) -> SeenPod | None:
-        found = read_any_pod(raw)
-        if found is None:
+        if (pod := read_pod(raw)) is None:
             return None
         usage = pod_usage(_SPEC.decode(raw).spec)
         key = tuple((name, usage[name]) for name in usage if name in _RESERVED)
-        return SeenPod(found[0], found[1], self._requests.setdefault(key, dict(key)))
+        return SeenPod(pod, self._requests.setdefault(key, dict(key)))
 
 
 def _seen_job(raw: msgspec.Raw) -> SeenJob:
@@ -176,8 +167,3 @@ def _seen_job(raw: msgspec.Raw) -> SeenJob:
     )
     state = job.status.state
     return SeenJob(msgspec.json.encode(manifest), listed, state.phase in STOPPED and not state.reason)
-
-
-def _seen_command(raw: msgspec.Raw) -> SeenCommand | None:
-    found = read_event(raw)
-    return None if found is None else SeenCommand(*found)

@@ -176,7 +176,7 @@ class OpenJob:
 
     def _decode(self, raw: msgspec.Raw) -> JobEventFact | None:
         found = read_event(raw)
-        return found[1] if found is not None and found[0] == self.ref.uid else None
+        return found if found is not None and found.uid == self.ref.uid else None
 
     def _changed(self, _before: JobEventFact | None, _after: JobEventFact | None) -> None:
         self.version += 1
