@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pumice.client.backend import Listing, RunRef, Selection, Update
 from pumice.client.cluster.connection import Connection, gone
+from pumice.client.cluster.container_log import with_last_lines
 from pumice.client.cluster.job_end import COMMANDS_OF_JOBS
 from pumice.client.cluster.job_facts import (
     ClusterPod,
@@ -24,10 +25,8 @@ from pumice.client.cluster.job_facts import (
 )
 from pumice.client.cluster.job_operations import JobOperations
 from pumice.client.cluster.job_rows import JobTable, listed
-from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
+from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of, summary
 from pumice.client.cluster.live_objects import PATIENCE, LiveObjects, live, patiently
-from pumice.client.cluster.log_ends import with_last_lines
-from pumice.client.cluster.summary import summary
 from pumice.client.values import Status
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.model import keys

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from pumice.client import backend
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import JobFacts, needed_spec
 from pumice.client.values import Status
@@ -63,6 +64,8 @@ LEASES_OF_CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "Pumice": (names.LEASE_NAMESPACE, names.LEASE),
     "Volcano": ("volcano-system", "vc-controller-manager"),
 }
+_NOT_SHOWN: Final = ("ephemeral-storage", "hugepages-")
+_NO_PODS: Final = "pods of all namespaces are not readable for you, so what is free is not known"
 _FEW_GROUPS: Final = 8  # PodGroups that are read one by one
 
 
@@ -215,6 +218,35 @@ async def requested(connection: Connection) -> Mapping[str, Mapping[str, Quantit
     async with aclosing(connection.each(PODS, fields=fields)) as pods:
         specs = [needed_spec(decoder.decode(raw).spec) async for raw in pods]
     return requests_by_node((str(spec.get("nodeName") or ""), spec) for spec in specs)
+
+
+async def nodes(connection: Connection) -> backend.NodeListing:
+    """Raises Denied for a user who may not list nodes."""
+    found = [msgspec.json.decode(raw, type=Node) for raw in await connection.all(NODES)]
+    warnings: list[str] = []
+    used: Mapping[str, Mapping[str, Quantity]] | None = None
+    try:
+        used = await requested(connection)
+    except Denied:
+        warnings.append(_NO_PODS)
+    return backend.NodeListing([_node(each, used) for each in sorted(found, key=lambda one: one.name)], warnings)
+
+
+def _node(found: Node, used: Mapping[str, Mapping[str, Quantity]] | None) -> backend.Node:
+    total = {
+        name: Quantity.parse(text) for name, text in found.status.allocatable.items() if not name.startswith(_NOT_SHOWN)
+    }
+    free = None
+    if used is not None:
+        taken = used.get(found.name, {})
+        free = {name: str(amount - taken.get(name, Quantity())) for name, amount in total.items()}
+    return backend.Node(
+        found.name,
+        ready=found.is_ready,
+        schedulable=not found.spec.unschedulable,
+        total={name: str(amount) for name, amount in total.items()},
+        free=free,
+    )
 
 
 async def _attempt(reading: Awaitable[T]) -> T | Unread:

@@ -12,10 +12,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pumice.client.backend import RunRef
 from pumice.client.cluster.archive.kept_logs import KeptLogs, read_kept_logs
-from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.connection import Connection, gone
 from pumice.diagnosis.cluster.objects import ContainerStatus, Event, PodDetails, PodStatus
-from pumice.engines.kubernetes.api.resources import CORE_EVENTS, PODS
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job
 from pumice.engines.kubernetes.cache.decode_pods import decode_pod
 from pumice.model import keys
@@ -194,6 +196,26 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
         kubeconfig=connection.kubeconfig,
         kept=kept,
     )
+
+
+async def read_current(connection: Connection, run: RunRef) -> Job:
+    """Raises NoSuchRun if it was deleted or replaced, ApiError for errors that may pass, RunError for the others."""
+    return (await read_current_manifest(connection, run))[1]
+
+
+async def read_current_manifest(connection: Connection, run: RunRef) -> tuple[Manifest, Job]:
+    try:
+        raw = await connection.client.get(JOBS, run.namespace, run.name)
+    except ApiError as error:
+        if error.is_transient:
+            raise
+        if error.not_found and error.reason == "NotFound":
+            raise gone(str(run)) from error
+        raise connection.explained(error) from error
+    manifest, job = read_job(raw)
+    if job.uid != run.uid:
+        raise gone(str(run), is_replaced=True)
+    return manifest, job
 
 
 def is_volcanos(status: JobStatus) -> bool:

@@ -27,8 +27,7 @@ from pumice.client.cluster.job_facts import (
     lacks_counts,
     read_job,
 )
-from pumice.client.cluster.journal_entries import WAITING, has_begun, history_of, read_args
-from pumice.client.cluster.summary import pod_counts, summary_of
+from pumice.client.cluster.journal_entries import WAITING, has_begun, history_of, pod_counts, read_args, summary_of
 from pumice.client.values import Status
 from pumice.diagnosis.outcome import Outcome
 from pumice.model import keys

@@ -20,6 +20,7 @@ from pumice.client.cluster.archive.kept_logs import kept_pod
 from pumice.client.cluster.job_end import job_end
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, is_volcanos
 from pumice.client.cluster.submission.code_volumes import as_written
+from pumice.client.values import Status, status_of
 from pumice.diagnosis.verdict_lines import heading_text
 from pumice.diagnosis.why import Why, WhyCode
 from pumice.model import keys
@@ -38,7 +39,7 @@ from pumice.store.history.entries import JournalEntry, Queued, Started
 from pumice.store.history.event_codec import EventEncoder
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
-from pumice.store.run_record import DETACHED, RunRecord
+from pumice.store.run_record import DETACHED, PodCounts, RunRecord
 
 WAITING: Final = frozenset({"", Phase.PENDING})
 _PHASES: Final = frozenset[str](Phase)
@@ -147,6 +148,39 @@ def history_of(facts: JobFacts) -> RunHistory:
     for entry in JobJournal(record).add(facts):
         history.add(entry)
     return history
+
+
+def summary(facts: JobFacts, on: str) -> Status:
+    """Return a Job at one moment."""
+    return summary_of(history_of(facts), facts.job, on)
+
+
+def summary_of(history: RunHistory, job: Job, on: str) -> Status:
+    """The numbers of pods are those that its controller counted."""
+    status, state = history.status, job.status.state
+    # What a Job waits for while some of its pods run is in its state only.
+    message = status.text or ("" if status.finished is not None else state.message)
+    return status_of(
+        history.record,
+        status,
+        reason=status.reason or state.reason,
+        queue=job.spec.queue or "default",
+        message=message,
+        pods=pod_counts(job.status, job.total_replicas),
+        max_attempts=most_attempts(job.spec.max_retry, job.status),
+        directory="",
+        on=on,
+    )
+
+
+def pod_counts(status: JobStatus, total: int) -> PodCounts:
+    return PodCounts(
+        running=status.running,
+        total=total,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        pending=status.pending,
+    )
 
 
 # --- what happened ------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from pumice.admission.admit import Admitted, admit_stored
-from pumice.client.cluster.api_findings import job_findings, pod_findings
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.pod_references import CLAIM, CONFIG_MAP, SECRET, Reference, pod_references
+from pumice.client.cluster.pod_references import Reference, pod_references
+from pumice.client.cluster.refusals import job_findings, pod_findings
 from pumice.client.job_files import as_stored, render
 from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
@@ -22,14 +22,11 @@ from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import (
-    CLAIMS,
-    CONFIG_MAPS,
     JOBS,
     NODES,
     PODS,
     PRIORITY_CLASSES,
     QUOTAS,
-    SECRETS,
     VOLCANO_QUEUES,
     Resource,
 )
@@ -42,7 +39,6 @@ from pumice.model.suggestions import did_you_mean
 from pumice.runtime.offline_context import offline_context
 from pumice.store.run_errors import Denied, InvalidOption, RunError
 
-_RESOURCES: Final = {CONFIG_MAP: CONFIG_MAPS, SECRET: SECRETS, CLAIM: CLAIMS}
 _STRICT: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 _DEFAULT_QUEUE: Final = "default"
 _SHOWN: Final = 3
@@ -164,20 +160,17 @@ class _Validation:
         found: dict[tuple[str, str], Manifest | Denied | None] = {}
         findings: list[Finding] = []
         for reference in pod_references(self.job):
-            key = (reference.kind, reference.name)
+            key = (reference.resource.kind, reference.name)
             if key in given:
                 continue
             if key not in found:
-                found[key] = await self._object(reference)
+                try:
+                    raw = await self.connection.get(reference.resource, self.namespace, reference.name)
+                    found[key] = None if raw is None else msgspec.json.decode(raw)
+                except Denied as error:
+                    found[key] = error
             findings += _missing(reference, found[key], self.namespace)
         return findings
-
-    async def _object(self, reference: Reference) -> Manifest | Denied | None:
-        try:
-            raw = await self.connection.get(_RESOURCES[reference.kind], self.namespace, reference.name)
-        except Denied as error:
-            return error
-        return None if raw is None else msgspec.json.decode(raw)
 
     async def queue(self) -> list[Finding]:
         name = self.job.spec.queue or _DEFAULT_QUEUE
@@ -244,11 +237,12 @@ _LONGEST_PREFIX: Final = 57  # of 63 characters, of which the server adds five
 
 
 def _missing(reference: Reference, found: Manifest | Denied | None, namespace: str) -> Iterator[Finding]:
+    kind = reference.resource.kind
     if isinstance(found, Denied):
-        yield warning(reference.path, f"{reference.kind}s are {_UNREADABLE}", reference.name)
+        yield warning(reference.path, f"{kind}s are {_UNREADABLE}", reference.name)
     elif found is None:
-        message = f"there is no {reference.kind} of this name in {namespace}"
-        hint = f"create it, or add it to the Job's file: {reference.kind} documents are created with the Job"
+        message = f"there is no {kind} of this name in {namespace}"
+        hint = f"create it, or add it to the Job's file: {kind} documents are created with the Job"
         if reference.is_required:
             yield Finding(reference.path, message, reference.name, hint)
         else:
@@ -257,7 +251,7 @@ def _missing(reference: Reference, found: Manifest | Denied | None, namespace: s
         entries = sorted({*(found.get("data") or {}), *(found.get("binaryData") or {})})
         if reference.key not in entries:
             hint = did_you_mean(reference.key, entries) or f"it has: {', '.join(entries) or 'none'}"
-            yield Finding(reference.path, f"this {reference.kind} has no key {reference.key}", reference.name, hint)
+            yield Finding(reference.path, f"this {kind} has no key {reference.key}", reference.name, hint)
 
 
 def _gang_excess(quota: Quota, wanted: Mapping[str, Quantity], job: Job) -> Iterator[Finding]:

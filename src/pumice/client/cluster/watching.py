@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from pumice.client.backend import RunRef, Update
 from pumice.client.cluster.job_facts import JobFacts, counted, read_job, read_pod
-from pumice.client.cluster.journal_entries import JobJournal, record_of
+from pumice.client.cluster.journal_entries import JobJournal, record_of, summary_of
 from pumice.client.cluster.live_objects import LiveObjects, live, patiently
 from pumice.client.cluster.pod_logs import JobLogs
-from pumice.client.cluster.summary import summary_of
 from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.engines.kubernetes.cache.store import is_older
 from pumice.model import keys

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pumice.client.backend import Selection
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, read_job, read_pod
 from pumice.client.cluster.job_rows import JobTable, job_row
-from pumice.client.cluster.summary import summary
+from pumice.client.cluster.journal_entries import summary
 
 NOW = dt.datetime(2026, 11, 17, 12, 30, tzinfo=dt.UTC)
 PHASES = ("Pending", "Running", "Restarting", "Completing", "Completed", "Failed", "Terminated", "Aborting", "Aborted")

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, counted, read_job, read_pod
-from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of
-from pumice.client.cluster.summary import summary
+from pumice.client.cluster.journal_entries import JobJournal, history_of, record_of, summary
 from pumice.client.cluster.watching import split_versions, with_versions
 from pumice.client.history_values import attempts
 from pumice.model.snapshot import PodPhase

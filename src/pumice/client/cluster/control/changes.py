@@ -20,12 +20,10 @@ from pumice.client.backend import (
     StopRun,
     SuspendRun,
 )
-from pumice.client.cluster.control.current_job import read_current, read_current_manifest
 from pumice.client.cluster.control.job_commands import Commander, Order
-from pumice.client.cluster.control.json_patch import JSON_PATCH, replace_where
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
-from pumice.client.cluster.control.resizing import resize_patch
-from pumice.client.cluster.job_facts import is_volcanos
+from pumice.client.cluster.control.resizing import JSON_PATCH, replace_where, resize_patch
+from pumice.client.cluster.job_facts import is_volcanos, read_current, read_current_manifest
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model.job import Job

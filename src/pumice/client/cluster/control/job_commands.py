@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.control.current_job import read_current
+from pumice.client.cluster.job_facts import read_current
 from pumice.client.cluster.live_objects import Patience
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS

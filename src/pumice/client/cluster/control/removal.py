@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from pumice.client.backend import RemoveRun, RunRef
 from pumice.client.cluster.connection import Connection, gone
-from pumice.client.cluster.control.current_job import read_current
-from pumice.client.cluster.job_facts import ClusterPod, in_order, read_pod
+from pumice.client.cluster.job_facts import ClusterPod, in_order, read_current, read_pod
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.object_metadata import AnyObject
 from pumice.engines.kubernetes.api.resources import CLAIMS, JOBS, PODS

@@ -1,20 +1,21 @@
-"""The patch that changes the numbers of pods of a Job."""
+"""JSON patches of a Job, which apply only to what was read; that which changes the numbers of its pods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from pumice.admission.defaults import with_first_min_available
 from pumice.admission.updates import check_update
 from pumice.client.backend import RunRef
-from pumice.client.cluster.control.json_patch import replace_where
 from pumice.model.job import Job, scaled
 from pumice.model.problem import Command, Position, Problem
 from pumice.model.suggestions import did_you_mean
 from pumice.store.run_errors import InvalidOption
+
+JSON_PATCH: Final = "application/json-patch+json"
 
 
 def resize_patch(
@@ -64,3 +65,10 @@ def _operations(spec: Mapping[str, Any], job: Job, wanted: Job) -> list[dict[str
             tests[f"{at}/name"] = written["name"]
     change("/spec", spec, "minAvailable", (job.spec.min_available, wanted.spec.min_available))
     return replace_where(tests, values)
+
+
+def replace_where(tests: Mapping[str, object], values: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return a patch that sets values if the tested fields are as they were."""
+    patch: list[dict[str, object]] = [{"op": "test", "path": path, "value": value} for path, value in tests.items()]
+    # `add` also replaces: a field that a default stands for may not exist.
+    return patch + [{"op": "add", "path": path, "value": value} for path, value in values.items()]

@@ -11,10 +11,8 @@ from msgspec import Struct
 
 from pumice.client.backend import Exec, KillPod, RunRef
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.control.current_job import read_current
-from pumice.client.cluster.job_facts import ClusterPod, read_pod
-from pumice.client.cluster.pods.command_end import CommandEnd, read_end
-from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, exec_params, size_message
+from pumice.client.cluster.job_facts import ClusterPod, read_current, read_pod
+from pumice.client.cluster.pods.pod_streams import CommandEnd, PodStreams, Stream, exec_params, read_end, size_message
 from pumice.client.loop_thread import private_loop
 from pumice.client.pod_access import NotStartedError
 from pumice.engines.kubernetes.api.client import is_allowed

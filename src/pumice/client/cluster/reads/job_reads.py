@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pumice.client.backend import Feature, Findings, NodeListing, OpenedRun, RunRef, Usage, no_prefix
 from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.journal_entries import summary
 from pumice.client.cluster.live_objects import patiently
-from pumice.client.cluster.summary import summary
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.store.run_errors import Unsupported
@@ -99,6 +99,6 @@ class JobReads:
         await export_job(self.connection, await self._backend.facts(run), out, logs=logs)
 
     async def nodes(self) -> NodeListing:
-        from pumice.client.cluster.reads.nodes import nodes
+        from pumice.client.cluster.cluster_reading import nodes
 
         return await nodes(self.connection)

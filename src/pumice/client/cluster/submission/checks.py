@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pumice.client.cluster.control.people import find_user_name
+from pumice.client.cluster.pod_references import check_references
+from pumice.client.cluster.refusals import explained
 from pumice.client.cluster.submission import taken_names
 from pumice.client.cluster.submission.code_parts import CodeParts, make_parts
 from pumice.client.cluster.submission.code_secrets import check_room
 from pumice.client.cluster.submission.code_volumes import code_problems, hidden_directories, with_code
-from pumice.client.cluster.submission.deadline import KEPT_HERE, knows_deadline, with_deadline
 from pumice.client.cluster.submission.env_secret import try_env_secret
 from pumice.client.cluster.submission.job_documents import missing_documents, named
 from pumice.client.cluster.submission.job_manifest import Marks, job_manifest, secret_variables
-from pumice.client.cluster.submission.references import check_references
-from pumice.client.cluster.submission.refusals import explained
 from pumice.client.cluster.submission.taken_names import Taken
 from pumice.client.cluster.validation import outlook
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
-from pumice.model.findings import Finding
 from pumice.model.job import Manifest
 from pumice.model.problem import Position, Problem
 from pumice.store.options import ClusterOptions
 from pumice.store.run_errors import InvalidOption, NameTakenError, RunError
-from pumice.store.run_request import JobSource, RunRequest
+from pumice.store.run_request import RunRequest
 
 if TYPE_CHECKING:
     from pumice.client.cluster.cluster_backend import ClusterBackend
+    from pumice.client.cluster.connection import Connection
 
+_DEADLINE: Final = "activeDeadlineSeconds"
+KEPT_HERE: Final = (
+    "Jobs of this cluster have no activeDeadlineSeconds: --timeout ends the Job only while this command follows it"
+)
 _TRIAL: Final = "pumice-trial-"  # the name of a Job that is never stored
 
 
@@ -101,12 +105,8 @@ async def check(backend: ClusterBackend, request: RunRequest) -> Submission:
     submission = Submission(request, manifest, marks, code, documents, taken, notes, seconds)
     given = [*request.documents, *({"kind": "Secret", "metadata": {"name": marks.env_secret}} for _ in variables)]
     _, found = await asyncio.gather(_try(backend, submission), outlook(connection, plain, given))
-    notes += [_warning(each, request.source) for each in found]
+    notes += [str(Problem(f"warning: {each.text}", where=request.source(each.path))) for each in found]
     return submission
-
-
-def _warning(finding: Finding, source: JobSource) -> str:
-    return str(Problem(f"warning: {finding.text}", where=source(finding.path)))
 
 
 def chosen_namespace(backend: ClusterBackend, request: RunRequest) -> str:
@@ -140,6 +140,22 @@ async def _try(backend: ClusterBackend, submission: Submission) -> None:
     except ApiError as error:
         if not error.already_exists:
             raise explained(backend.connection, error, submission.request.source) from error
+
+
+async def knows_deadline(connection: Connection) -> bool:
+    """Return whether the definition of Jobs there has the field. Who may not know gets False."""
+    path = f"/openapi/v3/apis/{JOBS.api_version}"
+    try:
+        found = msgspec.json.decode(await connection.client.request("GET", path, attempts=3))
+    except (ApiError, msgspec.MsgspecError):
+        return False
+    schemas: dict[str, Any] = (found.get("components") or {}).get("schemas") or {}
+    of_jobs = (each.get("properties") or {} for name, each in schemas.items() if name.endswith(f".{JOBS.kind}"))
+    return any(_DEADLINE in ((fields.get("spec") or {}).get("properties") or {}) for fields in of_jobs)
+
+
+def with_deadline(manifest: Manifest, seconds: float) -> Manifest:
+    return {**manifest, "spec": {**manifest["spec"], _DEADLINE: max(1, math.ceil(seconds))}}
 
 
 async def overtaken(backend: ClusterBackend, submission: Submission) -> RunError:

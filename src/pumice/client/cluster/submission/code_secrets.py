@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.live_objects import patiently
+from pumice.client.cluster.refusals import create_object
 from pumice.client.cluster.submission.code_parts import (
     ID_LENGTH,
     INDEX,
@@ -28,7 +29,6 @@ from pumice.client.cluster.submission.code_parts import (
     sha256_of,
 )
 from pumice.client.cluster.submission.env_secret import owner
-from pumice.client.cluster.submission.refusals import create_object
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model import keys

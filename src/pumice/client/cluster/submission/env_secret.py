@@ -12,7 +12,7 @@ import msgspec
 from pumice.client.backend import RunRef
 from pumice.client.cluster.control.removal import delete_job
 from pumice.client.cluster.live_objects import patiently
-from pumice.client.cluster.submission.refusals import refused
+from pumice.client.cluster.refusals import refused
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model.job import Manifest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pumice.client.cluster.submission.refusals import create_object
+from pumice.client.cluster.refusals import create_object
 from pumice.engines.kubernetes.api.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem

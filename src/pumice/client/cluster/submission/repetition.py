@@ -10,11 +10,10 @@ from msgspec import Struct
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.control.people import find_user_name
-from pumice.client.cluster.pod_references import SECRET, pod_references
+from pumice.client.cluster.pod_references import check_references, pod_references
+from pumice.client.cluster.refusals import refused
 from pumice.client.cluster.submission.code_secrets import adopt_secret
 from pumice.client.cluster.submission.job_manifest import Marks
-from pumice.client.cluster.submission.references import check_references
-from pumice.client.cluster.submission.refusals import refused
 from pumice.client.cluster.submission.taken_names import free_name
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, SECRETS
@@ -67,7 +66,7 @@ async def repeat(backend: ClusterBackend, run: RunRef) -> RunRef:
     connection = backend.connection
     again = Again(await backend.job(run), Marks(secrets.token_hex(4), await find_user_name(connection)))
     await check_references(connection, again.manifest(run.name), (), JobSource())
-    names = {each.name for each in pod_references(msgspec.convert(again.before, Job)) if each.kind == SECRET}
+    names = {each.name for each in pod_references(msgspec.convert(again.before, Job)) if each.resource is SECRETS}
     shared = [
         name for name in sorted(names) if name.startswith(_OWN_SECRETS) and await _is_owned(connection, run, name)
     ]

@@ -13,6 +13,7 @@ import msgspec
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.live_objects import Patience
+from pumice.client.cluster.refusals import explained
 from pumice.client.cluster.submission import taken_names
 from pumice.client.cluster.submission.checks import Submission, overtaken
 from pumice.client.cluster.submission.code_secrets import adopt, send_code
@@ -20,7 +21,6 @@ from pumice.client.cluster.submission.env_secret import create_env_secret
 from pumice.client.cluster.submission.job_documents import create_documents
 from pumice.client.cluster.submission.job_manifest import secret_variables
 from pumice.client.cluster.submission.last_job import LastJob, remember_last
-from pumice.client.cluster.submission.refusals import explained
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys

@@ -15,8 +15,8 @@ from msgspec import Struct
 from pumice.client.backend import RunRef
 from pumice.client.cluster.control.removal import job_pods, owned_claims
 from pumice.client.cluster.job_facts import JobFacts, read_facts
+from pumice.client.cluster.journal_entries import summary
 from pumice.client.cluster.live_objects import patiently
-from pumice.client.cluster.summary import summary
 from pumice.client.values import Status
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS

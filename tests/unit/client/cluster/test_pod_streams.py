@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.client.cluster.pods.command_end import CommandEnd
+from pumice.client.cluster.pods.pod_streams import CommandEnd
 from pumice.client.pod_access import NotStartedError
 
 RUNC = 'exec failed: unable to start container process: exec: "nvidia-smi": executable file not found in $PATH'
