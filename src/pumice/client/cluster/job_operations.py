@@ -83,12 +83,12 @@ class JobOperations(JobReads):
     async def check_change(self, run: RunRef, change: Change) -> None:
         from pumice.client.cluster.control.changes import check_change
 
-        await check_change(self._backend, run, change)
+        await check_change(self.connection, run, change)
 
     async def change(self, run: RunRef, change: Change, tell: Callable[[str], None] = silent) -> Sequence[str]:
         from pumice.client.cluster.control.changes import make_change
 
-        return await make_change(self._backend, run, change, tell)
+        return await make_change(self.connection, run, change, tell)
 
     async def delete_submitted(self, archives: Path) -> None:
         from pumice.client.cluster.archive.export import archive_and_delete
@@ -107,24 +107,24 @@ class JobOperations(JobReads):
     async def exec(self, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
         from pumice.client.cluster.pods.pod_commands import run_command
 
-        return await run_command(self._backend, run, command)
+        return await run_command(self.connection, run, command)
 
     async def enter(self, run: RunRef, command: Exec) -> PodCommand:
         from pumice.client.cluster.pods.pod_commands import enter
 
-        return await enter(self._backend, run, command)
+        return await enter(self.connection, run, command)
 
     async def forward(self, run: RunRef, port: PodPort, tell: Callable[[str], None] = silent) -> LocalPort:
         from pumice.client.cluster.pods.port_forwarding import forward
 
-        return await forward(self._backend, run, port, tell)
+        return await forward(self.connection, run, port, tell)
 
     async def copy_from(self, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
         from pumice.client.cluster.pods.copying import copy_from
 
-        return await copy_from(self._backend, run, source, local)
+        return await copy_from(self.connection, run, source, local)
 
     async def copy_to(self, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
         from pumice.client.cluster.pods.copying import copy_to
 
-        return await copy_to(self._backend, run, local, target)
+        return await copy_to(self.connection, run, local, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from pumice.client.backend import (
     StopRun,
     SuspendRun,
 )
+from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.control.job_commands import Commander, Order
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
 from pumice.client.cluster.control.resizing import JSON_PATCH, replace_where, resize_patch
@@ -32,9 +33,6 @@ from pumice.model.vocabulary import INVALID_JOB, MAX_RETRY, Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_errors import ConnectionFailed, InvalidOption, WrongState
 
-if TYPE_CHECKING:
-    from pumice.client.cluster.cluster_backend import ClusterBackend
-
 _STOPPED: Final = frozenset((*FINAL, Phase.TERMINATING))
 _SUSPENDED: Final = frozenset((Phase.ABORTING, Phase.ABORTED))
 _RUNNING: Final = frozenset(("", Phase.PENDING, Phase.RUNNING, Phase.RESTARTING))
@@ -43,46 +41,47 @@ _CONFLICTS: Final = 8  # how often another client may be faster
 Tell = Callable[[str], None]
 
 
-async def make_change(backend: ClusterBackend, run: RunRef, change: Change, tell: Tell) -> Sequence[str]:
+async def make_change(connection: Connection, run: RunRef, change: Change, tell: Tell) -> Sequence[str]:
     """Return the names of what else it affected. Raises RunError."""
-    connection = backend.connection
-    try:
+    with connection.explaining():
         match change:
             case StopRun():
-                await _stop(backend, run, change, tell)
+                await _stop(connection, run, change, tell)
             case SuspendRun():
-                await _suspend(backend, run, tell)
+                job = await read_current(connection, run)
+                if not _is_suspended(job):
+                    _check_valid(run, job)
+                    _check_runs(run, job)
+                    await Commander(connection, run, tell).obeyed(Order(Action.ABORT_JOB, _is_suspended), job)
             case ResumeRun():
-                await _resume(backend, run, change, tell)
+                await _resume(connection, run, change, tell)
             case RestartRun():
-                return await _restart(backend, run, tell)
+                return await _restart(connection, run, tell)
             case ScaleRun():
-                await _scale(backend, run, change)
+                await _patch(connection, run, lambda manifest, job: resize_patch(run, manifest, job, change.replicas))
             case KillPod():
                 from pumice.client.cluster.pods.pod_commands import kill  # noqa: PLC0415 - loads aiohttp
 
-                return await kill(backend, run, change)
+                return await kill(connection, run, change)
             case DetachRun():
                 await read_current(connection, run)
                 return (str(run),)
             case RemoveRun():
                 return await remove(connection, run, change, tell)
-    except ApiError as error:
-        raise connection.explained(error) from error
     return ()
 
 
-async def check_change(backend: ClusterBackend, run: RunRef, change: Change) -> None:
+async def check_change(connection: Connection, run: RunRef, change: Change) -> None:
     """Raises RunError if the change cannot be made."""
-    with backend.connection.explaining():
+    with connection.explaining():
         if isinstance(change, RemoveRun):
-            await check_removal(backend.connection, run, change)
+            await check_removal(connection, run, change)
         else:
-            await read_current(backend.connection, run)
+            await read_current(connection, run)
 
 
-async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tell) -> None:
-    job = await read_current(backend.connection, run)
+async def _stop(connection: Connection, run: RunRef, change: StopRun, tell: Tell) -> None:
+    job = await read_current(connection, run)
     phase = job.status.state.phase
     if phase in FINAL:
         return
@@ -91,43 +90,36 @@ async def _stop(backend: ClusterBackend, run: RunRef, change: StopRun, tell: Tel
         # No controller terminates a Job that is suspended: it is resumed, and terminated before its pods are created.
         first = Action.RESUME_JOB if phase in _SUSPENDED else None
         if first is not None and job.spec.suspend:
-            await _unsuspend(backend, run)
+            await _unsuspend(connection, run)
             first = None
         order = Order(Action.TERMINATE_JOB, lambda found: found.status.state.phase in _STOPPED, first)
-        job = await Commander(backend.connection, run, tell).obeyed(order, job)
+        await Commander(connection, run, tell).obeyed(order, job)
     if change.force or change.grace is not None:
-        await end_pods(backend.connection, run, 0 if change.force else int(change.grace or 0))
+        await end_pods(connection, run, 0 if change.force else int(change.grace or 0))
 
 
-async def _suspend(backend: ClusterBackend, run: RunRef, tell: Tell) -> None:
-    job = await read_current(backend.connection, run)
-    phase = job.status.state.phase
-    if phase in _SUSPENDED:
-        return
-    _check_valid(run, job)
-    _check_runs(run, job)
-    order = Order(Action.ABORT_JOB, lambda found: found.status.state.phase in _SUSPENDED)
-    await Commander(backend.connection, run, tell).obeyed(order, job)
+def _is_suspended(job: Job) -> bool:
+    return job.status.state.phase in _SUSPENDED
 
 
-async def _resume(backend: ClusterBackend, run: RunRef, change: ResumeRun, tell: Tell) -> None:
+async def _resume(connection: Connection, run: RunRef, change: ResumeRun, tell: Tell) -> None:
     if change.env or change.documents:
         hint = ("leave out ", Option("env"), " and ", Option("with"))
         raise InvalidOption(f"{run}: values of Jobs on a cluster are in Secrets there", hint)
-    job = await read_current(backend.connection, run)
-    if job.status.state.phase not in _SUSPENDED:
+    job = await read_current(connection, run)
+    if not _is_suspended(job):
         raise WrongState(f"{run} is not suspended: {job.status.state.phase or Phase.PENDING}")
     if job.spec.suspend:
-        await _unsuspend(backend, run)
+        await _unsuspend(connection, run)
         return
     _check_retries(run, job, "resuming")
-    order = Order(Action.RESUME_JOB, lambda found: found.status.state.phase not in _SUSPENDED)
-    await Commander(backend.connection, run, tell).obeyed(order, job)
+    order = Order(Action.RESUME_JOB, lambda found: not _is_suspended(found))
+    await Commander(connection, run, tell).obeyed(order, job)
 
 
-async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence[str]:
+async def _restart(connection: Connection, run: RunRef, tell: Tell) -> Sequence[str]:
     """Return what it costs."""
-    job = await read_current(backend.connection, run)
+    job = await read_current(connection, run)
     _check_valid(run, job)
     _check_runs(run, job)
     _check_retries(run, job, "a restart")
@@ -136,7 +128,7 @@ async def _restart(backend: ClusterBackend, run: RunRef, tell: Tell) -> Sequence
     def is_done(found: Job) -> bool:
         return found.status.version > version or found.status.retry_count > retries
 
-    await Commander(backend.connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
+    await Commander(connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
     return [_counted_retry(job, "it")] if is_volcanos(job.status) else []
 
 
@@ -168,22 +160,17 @@ def _counted_retry(job: Job, what: str) -> str:
     return f"Volcano's controller counts {what} as a retry, number {job.status.retry_count + 1} of maxRetry {most}"
 
 
-async def _unsuspend(backend: ClusterBackend, run: RunRef) -> None:
-    """Set `spec.suspend` to false."""
-    await _patch(backend, run, lambda _manifest, _job: replace_where({"/spec/suspend": True}, {"/spec/suspend": False}))
-
-
-async def _scale(backend: ClusterBackend, run: RunRef, change: ScaleRun) -> None:
-    await _patch(backend, run, lambda manifest, job: resize_patch(run, manifest, job, change.replicas))
+async def _unsuspend(connection: Connection, run: RunRef) -> None:
+    field = "/spec/suspend"
+    await _patch(connection, run, lambda _manifest, _job: replace_where({field: True}, {field: False}))
 
 
 async def _patch(
-    backend: ClusterBackend, run: RunRef, make: Callable[[dict[str, object], Job], list[dict[str, object]]]
+    connection: Connection, run: RunRef, make: Callable[[dict[str, object], Job], list[dict[str, object]]]
 ) -> None:
     """Test and set: what was read is in the patch, so that of two clients neither loses its change."""
-    client = backend.connection.client
     for attempt in range(_CONFLICTS):
-        manifest, job = await read_current_manifest(backend.connection, run)
+        manifest, job = await read_current_manifest(connection, run)
         if job.status.state.phase in FINAL:
             raise WrongState(f"{run} is not running: {job.status.state.phase}")
         operations = make(manifest, job)
@@ -191,7 +178,7 @@ async def _patch(
             return
         operations.insert(0, {"op": "test", "path": "/metadata/uid", "value": run.uid})
         try:
-            await client.request(
+            await connection.client.request(
                 "PATCH",
                 JOBS.path(run.namespace, run.name),
                 params={"fieldManager": "pumice"},

@@ -79,11 +79,17 @@ class Commander:
             if job.status.state.phase in FINAL:
                 raise WrongState(f"{self.run}: it ended meanwhile: {job.status.state.phase}")
             if not waits and passed > _EFFECT:
-                await self._send_again(order, job)
+                if self._count >= _MOST_SENT:
+                    message = f"{self.run}: the controller took {self._count} Commands, and the Job is"
+                    hint = "the log of the controller may say why"
+                    raise ConnectionFailed(f"{message} {job.status.state.phase}", hint)
+                await self._send(order.action, job)
                 since = self.clock()
             elif waits and passed > self.within:
                 await self._withdraw()
-                raise self._no_controller
+                message = f"{self.run}: no controller took the Command within {self.within:.0f} s"
+                hint = f"pumice contexts says whether a controller works on {self.connection.name}"
+                raise ConnectionFailed(f"{message}, so nothing was changed", hint)
             elif waits and passed > _SILENCE and not told:
                 told = True
                 self.tell(f"{self.run}: waiting for the controller to take the Command {order.action}")
@@ -113,12 +119,6 @@ class Commander:
             if not error.already_exists:
                 raise
 
-    async def _send_again(self, order: Order, job: Job) -> None:
-        if self._count >= _MOST_SENT:
-            message = f"{self.run}: the controller took {self._count} Commands, and the Job is {job.status.state.phase}"
-            raise ConnectionFailed(message, "the log of the controller may say why")
-        await self._send(order.action, job)
-
     async def _are_waiting(self) -> bool:
         """Whether a Command has not been taken. A user who may not read Commands sees only their effects."""
         for name in list(self._sent):
@@ -141,12 +141,6 @@ class Commander:
                 if not error.not_found:
                     self.tell(f"{self.run}: the Command {name} is still there: {error}")
         self._sent.clear()
-
-    @property
-    def _no_controller(self) -> ConnectionFailed:
-        message = f"{self.run}: no controller took the Command within {self.within:.0f} s, so nothing was changed"
-        hint = f"pumice contexts says whether a controller works on {self.connection.name}"
-        return ConnectionFailed(message, hint)
 
 
 def command_object(job: Job, action: Action, name: str) -> dict[str, Any]:

@@ -19,18 +19,6 @@ _REVIEW: Final = msgspec.json.encode({"apiVersion": SELF_REVIEWS.api_version, "k
 _NO_NAME: Final = "the API server does not say who you are, so that yours cannot be told from others"
 
 
-class _User(msgspec.Struct, frozen=True):
-    username: str = ""
-
-
-class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
-    user_info: _User = _User()
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
-
-
 async def find_user_name(connection: Connection) -> str:
     """Return what the API server calls this user; empty if it does not say. Raises RunError."""
     try:
@@ -40,7 +28,8 @@ async def find_user_name(connection: Connection) -> str:
         if error.not_found or error.is_forbidden:
             return ""
         raise connection.explained(error) from error
-    return msgspec.json.decode(body, type=_Review).status.user_info.username
+    status = msgspec.json.decode(body).get("status") or {}
+    return str((status.get("userInfo") or {}).get("username") or "")
 
 
 async def user_name(connection: Connection) -> str:

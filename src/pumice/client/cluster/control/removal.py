@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from pumice.client.backend import RemoveRun, RunRef
 from pumice.client.cluster.connection import Connection, gone
@@ -28,19 +27,11 @@ _SILENCE: Final = 3.0
 _POLL: Final = 0.3
 
 
-class _Requests(Struct, frozen=True):
-    requests: dict[str, Any] = {}
-
-
-class _ClaimSpec(Struct, frozen=True):
-    resources: _Requests = _Requests()
-
-
 class _Claim(AnyObject, frozen=True):
-    spec: _ClaimSpec = _ClaimSpec()
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
-        size = self.spec.resources.requests.get("storage")
+        size = ((self.spec.get("resources") or {}).get("requests") or {}).get("storage")
         return self.metadata.name + (f" ({size})" if size else "")
 
 

@@ -8,11 +8,12 @@ import posixpath
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pumice.client.backend import RunRef
+from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.pods.pod_commands import Target, find_target, output_of
-from pumice.client.cluster.pods.pod_streams import PodStreams
+from pumice.client.cluster.pods.pod_streams import NOT_FOUND, PodStreams
 from pumice.client.cluster.pods.tar_trees import (
     RootIsLinkError,
     StreamError,
@@ -26,9 +27,6 @@ from pumice.client.pod_access import CopyReport, NotStartedError, PodPath, Skipp
 from pumice.model.problem import Command
 from pumice.model.text import escaped
 from pumice.store.run_errors import ConnectionFailed, Denied, InvalidOption, RunError, Unsupported
-
-if TYPE_CHECKING:
-    from pumice.client.cluster.cluster_backend import ClusterBackend
 
 _MOST_SAID: Final = 1 << 16  # bytes of errors
 _BUFFER: Final = 1 << 18
@@ -45,7 +43,6 @@ _IS_DIRECTORY: Final = "import os, sys; sys.exit(not os.path.isdir(sys.argv[1]))
 # An older protocol cannot say that the input ends, so that its length is said instead.
 _LIMITED: Final = 'head -c "$0" | "$@"'
 _SIGNALLED: Final = 128  # exit codes above it
-_LOST: Final = "the connection was lost"
 # Said about every error, or about nothing that is missing.
 _NOISE: Final = ("Exiting with failure status", "Removing leading", "Error is not recoverable", "error exit delayed")
 
@@ -57,20 +54,13 @@ class _Way(NamedTuple):
     root: str
 
 
-def _add_complaints(report: CopyReport, text: str) -> None:
-    """Add what a program of the container complains about."""
-    for line in _complaints(text):
-        path, _, why = line.rpartition(": ")
-        report.add(path, why, error=True)
-
-
-async def copy_from(backend: ClusterBackend, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
+async def copy_from(connection: Connection, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
     """Copy a file or a directory of a container to `local`, or into it if it is a directory. Raises RunError.
 
     Nothing is written elsewhere, whatever the container sends.
     """
-    target = await find_target(backend.connection, run, source.pod, source.container)
-    for ways in (_tar_ways(source.path), [_python_way(source.path)]):
+    target = await find_target(connection, run, source.pod, source.container)
+    for ways in (_tar_ways(source.path), [_Way(["python3", "-c", _SEND, source.path, "."], ".")]):
         for number, way in enumerate(ways):
             report = CopyReport()
             try:
@@ -102,10 +92,6 @@ def _tar_ways(path: str) -> list[_Way]:
     ]
 
 
-def _python_way(path: str) -> _Way:
-    return _Way(["python3", "-c", _SEND, path, "."], ".")
-
-
 def _word(path: str) -> str:
     """Return a path that is not taken for an option."""
     return f"./{path}" if path.startswith("-") else path or "."
@@ -130,16 +116,12 @@ async def _fetch(target: Target, way: _Way, path: str, local: Path, report: Copy
             raise failure
         if isinstance(failure, OSError):
             raise _local_error(local, failure) from failure
-        code = await asyncio.to_thread(streams.end_code)
-        text = await said
-        if code is None or code > _SIGNALLED:
-            raise _ended_early(target, path, _LOST if code is None else _killed(way.argv[0]))
+        code, text = await _end(streams, target, path, way.argv[0]), await said
         if code and (failure is not None or not has_root):
             raise _pod_error(target, path, text)
         if failure is not None:
             raise _ended_early(target, path, escaped(str(failure))) from failure
-        if code or text:
-            _add_complaints(report, text)
+        _add_complaints(report, text)
     finally:
         streams.close()
         await asyncio.gather(reading, said, return_exceptions=True)
@@ -161,10 +143,15 @@ def _receive(stream: int, way: _Way, path: str, local: Path, report: CopyReport)
     return tree.has_root
 
 
-async def copy_to(backend: ClusterBackend, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
+async def copy_to(connection: Connection, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
     """Copy a local file or directory to a path of a container, or into it if it is a directory. Raises RunError."""
-    found, report = await find_target(backend.connection, run, target.pod, target.container), CopyReport()
-    if await _is_directory(found, target.path):
+    found, report = await find_target(connection, run, target.pod, target.container), CopyReport()
+    is_directory = False
+    for argv in (["test", "-d"], ["sh", "-c", 'test -d "$0"'], ["python3", "-c", _IS_DIRECTORY]):
+        with suppress(NotStartedError):
+            is_directory = (await output_of(found, [*argv, target.path]))[0] == 0
+            break
+    if is_directory:
         directory, name = target.path, await asyncio.to_thread(lambda: local.resolve().name)
     elif target.path.endswith("/"):
         raise InvalidOption(f"{found}:{target.path}: no such directory", _look(found, target.path.rstrip("/")))
@@ -185,14 +172,6 @@ async def copy_to(backend: ClusterBackend, run: RunRef, local: Path, target: Pod
     raise _no_program(found, target.path)
 
 
-async def _is_directory(target: Target, path: str) -> bool:
-    for argv in (["test", "-d", path], ["sh", "-c", 'test -d "$0"', path], ["python3", "-c", _IS_DIRECTORY, path]):
-        with suppress(NotStartedError):
-            code, _ = await output_of(target, argv)
-            return code == 0
-    return False
-
-
 async def _send(target: Target, argv: Sequence[str], source: TarSource, path: str, report: CopyReport) -> None:
     """Raises RunError; NotStartedError if the container lacks the program."""
     opened = await target.open(argv)
@@ -206,11 +185,8 @@ async def _send(target: Target, argv: Sequence[str], source: TarSource, path: st
     writing = asyncio.create_task(asyncio.to_thread(_write, stdin, source))
     try:
         await writing
-        code = await asyncio.to_thread(streams.end_code)
-        text = await said
-        if code is None or code > _SIGNALLED:
-            raise _ended_early(target, path, _LOST if code is None else _killed(argv[0]))
-        if code == _NO_COMMAND and not opened.says_ends:
+        code, text = await _end(streams, target, path, argv[0]), await said
+        if code == NOT_FOUND and not opened.says_ends:
             raise NotStartedError(f"{target}: {text}")
         if code and not source.is_directory:
             raise _pod_error(target, path, text)
@@ -219,9 +195,6 @@ async def _send(target: Target, argv: Sequence[str], source: TarSource, path: st
     finally:
         streams.close()
         await asyncio.gather(writing, said, return_exceptions=True)
-
-
-_NO_COMMAND: Final = 127  # as a shell says it
 
 
 def _write(stdin: int, source: TarSource) -> None:
@@ -238,7 +211,14 @@ def _read_some(descriptor: int) -> str:
     return found.decode("utf-8", "replace").strip()
 
 
+def _add_complaints(report: CopyReport, text: str) -> None:
+    for line in _complaints(text):
+        path, _, why = line.rpartition(": ")
+        report.add(path, why, error=True)
+
+
 def _complaints(text: str) -> list[str]:
+    """Return the lines in which a program of the container complains."""
     lines = [line.removeprefix("tar: ").strip() for line in text.splitlines()]
     return [line for line in lines if line and not any(each in line for each in _NOISE)]
 
@@ -254,8 +234,14 @@ def _pod_error(target: Target, path: str, text: str) -> RunError:
     return (Denied if is_refused else InvalidOption)(f"{target}:{path}: {escaped(said)}", _look(target, path))
 
 
-def _killed(program: str) -> str:
-    return f"{program} was killed there, perhaps with its pod"
+async def _end(streams: PodStreams, target: Target, path: str, program: str) -> int:
+    """Return the exit code of a program that ended by itself. Raises RunError, NotStartedError."""
+    code = await asyncio.to_thread(streams.end_code)
+    if code is None:
+        raise _ended_early(target, path, "the connection was lost")
+    if code > _SIGNALLED:
+        raise _ended_early(target, path, f"{program} was killed there, perhaps with its pod")
+    return code
 
 
 def _ended_early(target: Target, path: str, why: str) -> ConnectionFailed:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +13,7 @@ from msgspec import Struct
 from pumice.client.backend import Exec, KillPod, RunRef
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import ClusterPod, read_current, read_pod
-from pumice.client.cluster.pods.pod_streams import CommandEnd, PodStreams, Stream, exec_params, read_end, size_message
+from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, connection_lost, read_end, size_message
 from pumice.client.loop_thread import private_loop
 from pumice.client.pod_access import NotStartedError
 from pumice.engines.kubernetes.api.client import is_allowed
@@ -24,11 +25,7 @@ from pumice.model.slot import slots
 from pumice.model.text import some
 from pumice.store.run_errors import ConnectionFailed, Denied, NoSuchPod, RunError, Unsupported, WrongState
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pumice.client.cluster.cluster_backend import ClusterBackend
-
+_CONTAINERS: Final = ("containers", "initContainers")
 _SIGKILL: Final = 9
 _NO_RIGHT: Final = "ask an administrator for a Role with get and create of pods/{}"
 
@@ -49,8 +46,10 @@ class Target(Struct, frozen=True):
         return PODS.path(self.run.namespace, self.full_name, subresource)
 
     async def open(self, argv: Sequence[str], *, terminal: bool = False, stdin: bool = True) -> PodSocket:
-        """Start a command. Raises RunError."""
-        params = exec_params(argv, self.container, terminal=terminal, stdin=stdin)
+        """Start a command. A terminal has one stream for all its output. Raises RunError."""
+        streams = {"stdin": stdin, "stdout": True, "stderr": not terminal, "tty": terminal}
+        params = [*(("command", each) for each in argv), ("container", self.container)]
+        params += [(name, "true") for name, is_wanted in streams.items() if is_wanted]
         try:
             return await PodSocket.open(self.connection.access, self.path("exec"), params)
         except ApiError as error:
@@ -69,25 +68,39 @@ class Target(Struct, frozen=True):
 
 async def find_target(connection: Connection, run: RunRef, pod: str, container: str = "") -> Target:
     """Return a container of a pod that runs. Raises NoSuchPod, WrongState, Denied."""
-    full_name = f"{run.name}-{pod}"
-    raw = await connection.get(PODS, run.namespace, full_name)
-    found = None if raw is None else read_pod(raw, run.uid)
-    if raw is None or found is None:
-        raise await _no_pod(connection, run, pod)
-    names, init_names = _container_names(raw)
+    found, names, init_names = await _find_pod(connection, run, pod)
     known = [*names, *init_names]
     name = container or names[0]
     if name not in known:
         raise NoSuchPod(f"{run}/{pod} has no container {name}", f"it has {some(known)}")
-    _check_runs(run, found, name)
-    return Target(connection, run, pod, full_name, name)
+    seen = found.observed
+    if any(each.name == name and each.is_running for each in found.containers):
+        return Target(connection, run, pod, found.name, name)
+    what = f"{run}/{seen.short_name}: container {name} does not run"
+    if seen.is_finished:
+        message = f"{what}: the pod is {seen.phase}"
+        raise WrongState(message, (Command("logs", str(run), seen.short_name), " has what it printed"))
+    why = "" if seen.waiting is None else seen.waiting.reason
+    raise WrongState(f"{what}: the pod is {seen.phase}{f', {why}' if why else ''}", (Command("why", str(run)),))
 
 
-def _container_names(raw: bytes) -> tuple[list[str], list[str]]:
-    """Return the names of the containers of a pod, and of its init containers."""
-    spec = msgspec.json.decode(raw)["spec"]
-    first, second = ([str(each["name"]) for each in spec.get(kind) or ()] for kind in ("containers", "initContainers"))
-    return first, second
+async def _find_pod(connection: Connection, run: RunRef, pod: str) -> tuple[ClusterPod, list[str], list[str]]:
+    """Return a pod with the names of its containers and of its init containers.
+
+    Raises NoSuchPod; WrongState if the Job does not have it now.
+    """
+    raw = await connection.get(PODS, run.namespace, f"{run.name}-{pod}")
+    if raw is not None and (found := read_pod(raw, run.uid)) is not None:
+        spec = msgspec.json.decode(raw)["spec"]
+        names, init_names = ([str(each["name"]) for each in spec.get(kind) or ()] for kind in _CONTAINERS)
+        return found, names, init_names
+    with connection.explaining():
+        job = await read_current(connection, run)
+    known = [each.short_name for each in slots(job)]
+    if pod not in known:
+        raise NoSuchPod(f"{run}/{pod}: no such pod", f"it has {some(known)}")
+    message = f"{run}/{pod}: there is no such pod now: the Job is {job.status.state.phase or 'new'}"
+    raise WrongState(message, (Command("why", str(run)),))
 
 
 async def check_right(connection: Connection, namespace: str, subresource: str) -> None:
@@ -104,34 +117,8 @@ async def check_right(connection: Connection, namespace: str, subresource: str) 
         raise Denied(message, _NO_RIGHT.format(subresource))
 
 
-def _check_runs(run: RunRef, pod: ClusterPod, container: str) -> None:
-    seen = pod.observed
-    state = next((each for each in pod.containers if each.name == container), None)
-    if state is not None and state.is_running:
-        return
-    what = f"{run}/{seen.short_name}: container {container} does not run"
-    if seen.is_finished:
-        message = f"{what}: the pod is {seen.phase}"
-        raise WrongState(message, (Command("logs", str(run), seen.short_name), " has what it printed"))
-    why = "" if seen.waiting is None else seen.waiting.reason
-    raise WrongState(f"{what}: the pod is {seen.phase}{f', {why}' if why else ''}", (Command("why", str(run)),))
-
-
-async def _no_pod(connection: Connection, run: RunRef, pod: str) -> RunError:
-    try:
-        job = await read_current(connection, run)
-    except ApiError as error:
-        return connection.explained(error)
-    names = [each.short_name for each in slots(job)]
-    if pod not in names:
-        return NoSuchPod(f"{run}/{pod}: no such pod", f"it has {some(names)}")
-    why = Command("why", str(run))
-    return WrongState(f"{run}/{pod}: there is no such pod now: the Job is {job.status.state.phase or 'new'}", (why,))
-
-
-async def enter(backend: ClusterBackend, run: RunRef, command: Exec) -> PodStreams:
+async def enter(connection: Connection, run: RunRef, command: Exec) -> PodStreams:
     """Run a command with streams, or on a terminal. Raises RunError."""
-    connection = backend.connection
     target = await find_target(connection, run, command.pod, command.container)
     on_terminal = command.size is not None
 
@@ -147,9 +134,9 @@ async def enter(backend: ClusterBackend, run: RunRef, command: Exec) -> PodStrea
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(start(), loop))
 
 
-async def run_command(backend: ClusterBackend, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
+async def run_command(connection: Connection, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end; return its code, and its output and errors as they came. Raises RunError."""
-    target = await find_target(backend.connection, run, command.pod, command.container)
+    target = await find_target(connection, run, command.pod, command.container)
     try:
         async with asyncio.timeout(command.timeout):
             code, output = await output_of(target, command.argv)
@@ -171,34 +158,23 @@ async def output_of(target: Target, argv: Sequence[str]) -> tuple[int, bytes]:
                 output += data
     finally:
         await opened.close()
-    return _code(end, target), bytes(output)
-
-
-def _code(end: CommandEnd | None, target: Target) -> int:
     if end is None:
-        listed = Command("exec", str(target.run), target.pod, ("ps",))
-        raise ConnectionFailed(
-            f"{target}: the connection was lost", ("the command may still run: ", listed, " shows it")
-        )
-    return end.code(str(target))
+        raise connection_lost(str(target))
+    return end.code(str(target)), bytes(output)
 
 
-async def kill(backend: ClusterBackend, run: RunRef, change: KillPod) -> tuple[str, ...]:
+async def kill(connection: Connection, run: RunRef, change: KillPod) -> tuple[str, ...]:
     """Send a signal to the first process of each running container; an empty result if none runs. Raises RunError."""
     if change.signal == _SIGKILL:
         message = f"{run}/{change.pod}: a container's first process cannot be killed from inside"
         raise Unsupported(message, f"kubectl -n {run.namespace} delete pod {run.name}-{change.pod} --grace-period=0")
-    raw = await backend.connection.get(PODS, run.namespace, f"{run.name}-{change.pod}")
-    found = None if raw is None else read_pod(raw, run.uid)
-    if raw is None or found is None:
-        error = await _no_pod(backend.connection, run, change.pod)
-        if isinstance(error, NoSuchPod):
-            raise error
+    try:
+        found, names, _ = await _find_pod(connection, run, change.pod)
+    except WrongState:
         return ()
-    names, _ = _container_names(raw)
     running = [each.name for each in found.containers if each.is_running and each.name in names]
     for name in running:
-        target = Target(backend.connection, run, change.pod, f"{run.name}-{change.pod}", name)
+        target = Target(connection, run, change.pod, found.name, name)
         await _send_signal(target, change.signal)
     return (change.pod,) if running else ()
 

@@ -10,10 +10,9 @@ import concurrent.futures
 import os
 import re
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -92,14 +91,15 @@ class PodStreams:
     def code(self) -> int:
         """Wait for the end; return the exit code. Raises NotStartedError, ConnectionFailed."""
         if (code := self.end_code()) is None:
-            run, _, pod = self._what.rpartition("/")
-            listed = Command("exec", run, pod, ("ps",))
-            hint = ("the command may still run: ", listed, " shows it")
-            raise ConnectionFailed(f"{self._what}: the connection was lost{self._failure}", hint)
+            raise connection_lost(self._what, self._failure)
         return code
 
     def resize(self, size: tuple[int, int]) -> None:
-        asyncio.run_coroutine_threadsafe(self._send_quietly(Stream.SIZE, size_message(size)), self._loop)
+        async def send() -> None:
+            with suppress(ApiError):
+                await self._socket.send(Stream.SIZE, size_message(size))
+
+        asyncio.run_coroutine_threadsafe(send(), self._loop)
 
     def take_descriptors(self) -> tuple[int, ...]:
         """Return the descriptors; the caller closes them."""
@@ -192,10 +192,6 @@ class PodStreams:
         await _ready(self._loop, self._stdin, reading=True)
         return os.read(self._stdin, _BLOCK)
 
-    async def _send_quietly(self, stream: int, data: bytes) -> None:
-        with suppress(ApiError):
-            await self._socket.send(stream, data)
-
 
 async def write_all(loop: asyncio.AbstractEventLoop, descriptor: int, data: bytes) -> None:
     """Write all of it to a pipe, as fast as it is read. Raises OSError if it is not read any more."""
@@ -221,16 +217,6 @@ def size_message(size: tuple[int, int]) -> bytes:
     return msgspec.json.encode({"Height": size[0], "Width": size[1]})
 
 
-def exec_params(argv: Sequence[str], container: str, *, terminal: bool, stdin: bool = True) -> list[tuple[str, str]]:
-    """Return the query of a command. A terminal has one stream for all its output."""
-    streams: dict[str, Any] = {"stdin": stdin, "stdout": True, "stderr": not terminal, "tty": terminal}
-    return [
-        *(("command", each) for each in argv),
-        *([("container", container)] if container else []),
-        *((name, "true") for name, value in streams.items() if value),
-    ]
-
-
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +234,13 @@ class _Status(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     details: _Details | None = None
+
+
+def connection_lost(what: str, why: str = "") -> ConnectionFailed:
+    """Return the error of a command, `RUN/TASK-INDEX`, whose end is not known."""
+    run, _, pod = what.rpartition("/")
+    hint = ("the command may still run: ", Command("exec", run, pod, ("ps",)), " shows it")
+    return ConnectionFailed(f"{what}: the connection was lost{why}", hint)
 
 
 class CommandEnd(Struct, frozen=True):

@@ -7,17 +7,15 @@ import errno
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.pods.pod_commands import Target, check_right, find_target
+from pumice.client.cluster.connection import Connection
+from pumice.client.cluster.pods.pod_commands import check_right, find_target
 from pumice.client.pod_access import PodPort
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.pod_socket import V4, PodSocket
 from pumice.store.run_errors import ConnectionFailed, InvalidOption, RunError
-
-if TYPE_CHECKING:
-    from pumice.client.cluster.cluster_backend import ClusterBackend
 
 _DATA: Final = 0
 _ERROR: Final = 1
@@ -26,10 +24,15 @@ _BLOCK: Final = 1 << 16
 # The protocol cannot say that one side sends no more. Seconds of silence after which such a connection is closed.
 _HALF_CLOSED: Final = 30.0
 
+_NOT_OPENED: Final = {
+    errno.EADDRINUSE: ("taken", "leave out LOCAL for any free port"),
+    errno.EACCES: ("not for you to open", "ports from 1024 on are"),
+}
+
 
 @dataclass(slots=True)
 class ForwardedPort:
-    backend: ClusterBackend
+    connection: Connection
     run: RunRef
     target: PodPort
     tell: Callable[[str], None]
@@ -47,13 +50,10 @@ class ForwardedPort:
         try:
             self._server = await asyncio.start_server(self._accept, "127.0.0.1", local)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                message = f"port {local} of 127.0.0.1 is taken"
-                raise InvalidOption(message, "leave out LOCAL for any free port") from error
-            if error.errno == errno.EACCES:
-                message = f"port {local} of 127.0.0.1 is not for you to open"
-                raise InvalidOption(message, "ports from 1024 on are") from error
-            raise
+            why = _NOT_OPENED.get(error.errno or 0)
+            if why is None:
+                raise
+            raise InvalidOption(f"port {local} of 127.0.0.1 is {why[0]}", why[1]) from error
 
     async def close(self) -> None:
         self._server.close()
@@ -66,25 +66,23 @@ class ForwardedPort:
         self._connections.add(serving)
         try:
             await serving
-        except RunError as error:
-            self._report(error.problem.message)
-        except ApiError as error:
-            self._report(str(error))
-        except OSError:
-            # The program on this side has closed its connection.
-            return
-        except asyncio.CancelledError:
+        except (RunError, ApiError) as error:
+            why = error.problem.message if isinstance(error, RunError) else str(error)
+            self.tell(f"{self.run}/{self.target.pod}: a connection ended: {why}")
+        except (OSError, asyncio.CancelledError):
+            # The program on this side has closed its connection, or the port is closed.
             return
         finally:
             self._connections.discard(serving)
             writer.close()
 
-    def _report(self, why: str) -> None:
-        self.tell(f"{self.run}/{self.target.pod}: a connection ended: {why}")
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = await find_target(self.backend.connection, self.run, self.target.pod)
-        opened = await open_port(target, self.target.port)
+        target = await find_target(self.connection, self.run, self.target.pod)
+        try:
+            access, params = self.connection.access, [("ports", str(self.target.port))]
+            opened = await PodSocket.open(access, target.path("portforward"), params, protocols=(V4,))
+        except ApiError as error:
+            raise target.explained(error, "portforward") from error
         sending = asyncio.create_task(_send(reader, opened))
         try:
             await self._receive(opened, writer, sending)
@@ -132,21 +130,11 @@ async def _send(reader: asyncio.StreamReader, opened: PodSocket) -> None:
             await opened.send(_DATA, data)
 
 
-async def open_port(target: Target, port: int) -> PodSocket:
-    """Raises RunError."""
-    try:
-        return await PodSocket.open(
-            target.connection.access, target.path("portforward"), [("ports", str(port))], protocols=(V4,)
-        )
-    except ApiError as error:
-        raise target.explained(error, "portforward") from error
-
-
-async def forward(backend: ClusterBackend, run: RunRef, port: PodPort, tell: Callable[[str], None]) -> ForwardedPort:
+async def forward(connection: Connection, run: RunRef, port: PodPort, tell: Callable[[str], None]) -> ForwardedPort:
     """Raises InvalidOption, NoSuchPod, WrongState, and Denied before a program connects."""
-    await find_target(backend.connection, run, port.pod)
+    await find_target(connection, run, port.pod)
     # Not by a connection: the program there may expect exactly one.
-    await check_right(backend.connection, run.namespace, "portforward")
-    forwarded = ForwardedPort(backend, run, port, tell)
+    await check_right(connection, run.namespace, "portforward")
+    forwarded = ForwardedPort(connection, run, port, tell)
     await forwarded.start()
     return forwarded

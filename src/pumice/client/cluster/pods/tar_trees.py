@@ -105,7 +105,8 @@ class TarTree(TreeReader):
         if kind == DIRECTORY:
             return {"kind": DIRECTORY, **about}
         if kind in _FILES:
-            self._remember(path)
+            if len(self._files) < _MOST_FILES:
+                self._files.add(path)
             return {"kind": FILE, **about}
         if kind == _SYMBOLIC:
             if not path:
@@ -116,10 +117,6 @@ class TarTree(TreeReader):
         for _ in self.read_chunks():
             continue
         return {"kind": SKIPPED, **about, "why": "not a file, directory or link"}
-
-    def _remember(self, path: _Names) -> None:
-        if len(self._files) < _MOST_FILES:
-            self._files.add(path)
 
     def _hard_link(self, about: dict[str, Any], path: _Names, target: str) -> dict[str, Any]:
         """Copy the file that it leads to, if that came in this stream."""
