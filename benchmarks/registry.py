@@ -32,7 +32,7 @@ import asyncio, os, sys
 from pathlib import Path
 from pumice.engines.local.registry.image_reference import reference
 from pumice.engines.local.registry.manifests import fetch_manifest
-from pumice.engines.local.registry.platforms import this_platform
+from pumice.engines.local.registry.image_reference import this_platform
 from pumice.engines.local.registry.pull import PullReport, fetch_layout
 from pumice.engines.local.registry.registry_client import RegistryClient
 

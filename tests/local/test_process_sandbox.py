@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.network.network_env import loopback_interface
+from pumice.engines.local.network.addresses import loopback_interface
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.entered import Program

@@ -24,8 +24,8 @@ import asyncio, os, socket, struct, sys, threading
 from pathlib import Path
 from pumice.engines.local.sandbox.net.netlink import Netlink
 from pumice.engines.local.network.outbound import open_outbound
-from pumice.engines.local.network.proxy import all_but_loopback
-from pumice.engines.local.network.refused_addresses import refused_networks
+from pumice.engines.local.network.proxy import is_loopback
+from pumice.engines.local.network.proxy import refused_networks
 from pumice.engines.local.network.tunnel_programs import PROGRAMS
 from pumice.engines.local.sandbox import syscalls
 from tests.local.sandbox.boxes import box, python_mounts, run
@@ -106,8 +106,10 @@ async def story():
     async with box(Path(sys.argv[1])) as made:
         programs = [each for each in PROGRAMS if each.name == sys.argv[2]]
         everywhere = sys.argv[3] == "all"
-        permits = {"permits": all_but_loopback} if everywhere else {"refused": refused_networks()}
-        route = await open_outbound(made.sandbox, [], programs, **permits)
+        if everywhere:
+            route = await open_outbound(made.sandbox, [], programs, permits=lambda address: not is_loopback(address))
+        else:
+            route = await open_outbound(made.sandbox, [], programs, refused=refused_networks())
         print("note", route.note.partition("pods")[0], flush=True)
         if sys.argv[3] == "wait":
             helper = below(str(os.getpid()))[-1]

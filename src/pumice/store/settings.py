@@ -45,7 +45,7 @@ class ConsentError(Denied):
 
 
 # Where sockets and secrets are if the user has no runtime directory.
-RUNTIME_PARENT: Final = Path("/tmp")  # noqa: S108 - `daemon/runtime_directory.py` checks owner, type and mode
+RUNTIME_PARENT: Final = Path("/tmp")  # noqa: S108 - `daemon/runtime_files.py` checks owner, type and mode
 
 
 class ExtraMount(Struct, frozen=True):

@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed
-from pumice.engines.local.daemon.runtime_directory import socket_address
-from pumice.engines.local.daemon.runtime_files import control_socket
+from pumice.engines.local.daemon.runtime_files import control_socket, socket_address
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.model.problem import Command, Option
 from pumice.store.files.owner_lock import read_owner

@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
-from pumice.engines.local.network.proxy import all_but_loopback
-from pumice.engines.local.network.refused_addresses import refused_networks
+from pumice.engines.local.network.proxy import is_loopback, refused_networks
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
@@ -116,7 +115,7 @@ async def outbound_route(
         yield _NO_ROUTE
         return
     if network == Network.ALL:
-        route = await open_outbound(sandbox, names, permits=all_but_loopback)
+        route = await open_outbound(sandbox, names, permits=lambda address: not is_loopback(address))
     else:
         route = await open_outbound(sandbox, names, refused=refused_networks())
     if route.note:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pumice.engines.local.clock import ClockWatch, elapsed, now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
-from pumice.engines.local.container_spec.resource_limits import Processors
+from pumice.engines.local.container_spec.restrictions import Processors
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.job_progress import JobProgress, waits_in_vain
 from pumice.engines.local.kubelet.disk_watch import DiskWatch

@@ -13,8 +13,14 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
-from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
+from pumice.engines.local.container_env.references import (
+    ConfigSources,
+    PodFacts,
+    field_value,
+    missing_key,
+    missing_source,
+    resource_value,
+)
 from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
@@ -98,21 +104,17 @@ class _EnvReader(Struct):
             ref = source.get(field_name)
             if ref is None:
                 continue
-            entries = known.get(str(ref.get("name")))
-            if entries is not None:
-                self._add_entries(entries, str(source.get("prefix") or ""), f"{kind} {ref.get('name')}")
-            elif not ref.get("optional"):
-                self.problems.append(missing_source("envFrom", kind, ref.get("name")))
-
-    def _add_entries(self, entries: Mapping[str, bytes], prefix: str, origin: str) -> None:
-        skipped = []
-        for key, value in sorted(entries.items()):
-            if env_name_error(prefix + key):
-                skipped.append(prefix + key)
-            else:
-                self.env[prefix + key] = _text(value)
-        if skipped:
-            self._warn(f"envFrom: {origin}: {', '.join(skipped)} is not a valid name of a variable and is left out")
+            name, prefix = str(ref.get("name")), str(source.get("prefix") or "")
+            if name not in known:
+                if not ref.get("optional"):
+                    self.problems.append(missing_source("envFrom", kind, name))
+                continue
+            entries = {prefix + key: value for key, value in sorted(known[name].items())}
+            skipped = [variable for variable in entries if env_name_error(variable)]
+            self.env |= {variable: _text(value) for variable, value in entries.items() if variable not in skipped}
+            if skipped:
+                what = f"{', '.join(skipped)} is not a valid name of a variable and is left out"
+                self._warn(f"envFrom: {kind} {name}: {what}")
 
     def add_variable(self, variable: Manifest) -> None:
         name, value, source = str(variable.get("name")), variable.get("value"), variable.get("valueFrom")
@@ -126,8 +128,16 @@ class _EnvReader(Struct):
     def _value_from(self, name: str, source: Mapping[str, Any]) -> str | None:
         """Return the value that `valueFrom` refers to; None if the variable stays unset."""
         for field_name, kind, known in self._kinds("KeyRef"):
-            if source.get(field_name) is not None:
-                return self._entry(f"env {name}", kind, known, source[field_name])
+            if (ref := source.get(field_name)) is not None:
+                owner, key, where = str(ref.get("name")), str(ref.get("key")), f"env {name}"
+                entries = known.get(owner)
+                if entries is not None and key in entries:
+                    return _text(entries[key])
+                if not ref.get("optional"):
+                    missing = missing_source(where, kind, owner)
+                    found = missing if entries is None else missing_key(where, f"{kind} {owner}", key, entries)
+                    self.problems.append(found)
+                return None
         if (ref := source.get("fieldRef")) is not None:
             what = f"fieldRef: {ref.get('fieldPath')}"
             value = field_value(str(ref.get("fieldPath")), self.manifest, self.facts)
@@ -141,18 +151,6 @@ class _EnvReader(Struct):
         if value is None:
             self.problems.append(Problem(f"env {name}: {what}: a pod has no such field"))
         return value
-
-    def _entry(
-        self, where: str, kind: str, known: Mapping[str, Mapping[str, bytes]], ref: Mapping[str, Any]
-    ) -> str | None:
-        name, key = ref.get("name"), str(ref.get("key"))
-        entries = known.get(str(name))
-        if entries is not None and key in entries:
-            return _text(entries[key])
-        if not ref.get("optional"):
-            missing = missing_source(where, kind, name)
-            self.problems.append(missing if entries is None else missing_key(where, f"{kind} {name}", key, entries))
-        return None
 
     def _kinds(self, suffix: str) -> Iterator[tuple[str, str, Mapping[str, Mapping[str, bytes]]]]:
         yield f"configMap{suffix}", "ConfigMap", self.config_sources.config_maps

@@ -65,7 +65,14 @@ def active_python(
     """
     wanted = _wanted(plugins)
     if named:
-        return _named(named, environ)
+        # An interpreter, or the directory of an environment.
+        path = f"{named}/bin/python3" if Path(named).is_dir() else named
+        program = shutil.which(path, path=environ.get("PATH"))
+        if program is None:
+            hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
+            raise InvalidOption(f"{named}: no such Python", hint, Position(option="python"))
+        # `../env` is shown and mounted without the dots. The interpreter may be a link, into another environment.
+        return read_python(Path(program).parent.resolve() / Path(program).name)
     found = [read_python(path, of_project=of_project) for path, of_project in _usable(environ, wanted, project)]
     complete = [each for each in found if wanted and all(map(each.has, wanted))]
     # Pumice's own checkout has a `.venv` as well: a job beside it does not ask for that one.
@@ -97,19 +104,6 @@ def _usable(environ: Mapping[str, str], wanted: Sequence[str], project: Path | N
 
 def _wanted(plugins: Iterable[str]) -> list[str]:
     return [plugin for plugin in plugins if plugin in _FRAMEWORKS]
-
-
-def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
-    """Accept an interpreter, or the directory of an environment."""
-    path = Path(named)
-    inside = path / "bin" / "python3"
-    text = str(inside) if path.is_dir() else named
-    found = shutil.which(text, path=environ.get("PATH"))
-    if found is None:
-        hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
-        raise InvalidOption(f"{named}: no such Python", hint, Position(option="python"))
-    # `../env` is shown and mounted without the dots. The interpreter itself may be a link, into another environment.
-    return read_python(Path(found).parent.resolve() / Path(found).name)
 
 
 def _candidates(environ: Mapping[str, str], wanted: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
@@ -151,7 +145,12 @@ def read_python(path: Path, *, of_project: bool = False) -> ActivePython:
     layout = _layout(path)
     paths = [each for directory in layout.needed for each in (directory, Path(os.path.realpath(directory)))]
     directories = dict.fromkeys(each for each in paths if each.is_dir() and each not in (Path("/usr"), Path("/")))
-    packages = dict(_packages(layout.prefixes, layout.version))
+    packages = {}
+    for library in _libraries(layout.prefixes, layout.version):
+        for name in _KNOWN:
+            for found in library.glob(f"{name}-*-info"):
+                if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
+                    packages[name] = match[2]
     return ActivePython(str(path.parent), tuple(directories), layout.version, packages, of_project)
 
 
@@ -162,13 +161,23 @@ class _Layout(Struct, frozen=True):
 
 
 def _layout(path: Path) -> _Layout:
-    config = _config(path.parent.parent / "pyvenv.cfg")
+    try:
+        lines = (path.parent.parent / "pyvenv.cfg").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    config = {name.strip().lower(): value.strip() for name, _, value in pairs}
     real = Path(os.path.realpath(path))
     prefix = path.parent.parent if config or real.name == path.name else real.parent.parent
     home = Path(config.get("home", "") or real.parent)
     bases = [home.parent, Path(os.path.realpath(home)).parent, real.parent.parent]
     version = config.get("version", "") or config.get("version_info", "")
-    minor = ".".join(version.split(".")[:2]) or _version(real, real.parent.parent)
+    minor = ".".join(version.split(".")[:2])
+    if not minor and (match := re.fullmatch(r"python(3\.[0-9]+).*", real.name)):
+        minor = match[1]
+    elif not minor:
+        found = sorted((real.parent.parent / "lib").glob("python3.*"))
+        minor = found[-1].name.removeprefix("python") if found else ""
     with_bases = not config or config.get("include-system-site-packages") == "true"
     return _Layout(minor, [prefix, *(bases if with_bases else ())], [prefix, *bases])
 
@@ -178,30 +187,6 @@ def find_environment(directory: Path, environments: Iterable[Path]) -> Path | No
     real = Path(os.path.realpath(directory))
     found = (each for each in environments if real.is_relative_to(os.path.realpath(each)))
     return next((each for each in found if (each / "pyvenv.cfg").exists() or (each / "conda-meta").exists()), None)
-
-
-def _config(path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-
-def _version(real: Path, prefix: Path) -> str:
-    if match := re.fullmatch(r"python(3\.[0-9]+).*", real.name):
-        return match[1]
-    found = sorted((prefix / "lib").glob("python3.*"))
-    return found[-1].name.removeprefix("python") if found else ""
-
-
-def _packages(prefixes: Iterable[Path], version: str) -> Iterator[tuple[str, str]]:
-    for library in _libraries(prefixes, version):
-        for name in _KNOWN:
-            for found in library.glob(f"{name}-*-info"):
-                if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
-                    yield name, match[2]
 
 
 def _libraries(prefixes: Iterable[Path], version: str) -> Iterator[Path]:

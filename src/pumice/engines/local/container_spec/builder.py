@@ -16,8 +16,14 @@ from pumice.engines.local.container_env.env import complete_env, container_env, 
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
-from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
-from pumice.engines.local.container_spec.restrictions import granted_capabilities, no_new_privileges
+from pumice.engines.local.container_spec.restrictions import (
+    Processors,
+    cpu_limit,
+    granted_capabilities,
+    memory_limit,
+    no_new_privileges,
+    threads_env,
+)
 from pumice.engines.local.container_spec.users import (
     account_files,
     home_of,
@@ -30,7 +36,7 @@ from pumice.engines.local.host_access.access import read_real
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
-from pumice.engines.local.network.network_env import interface_env
+from pumice.engines.local.network.addresses import interface_env
 from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, USER, StartError
 from pumice.engines.local.sandbox.specs import (

@@ -40,8 +40,10 @@ class NamedPod(Struct, frozen=True):
 def pod_hostname(manifest: Manifest) -> str:
     """Return what `hostname` prints in the pod."""
     spec = manifest.get("spec") or {}
-    short = _short_hostname(manifest)
-    if spec.get("hostnameOverride") or not (spec.get("setHostnameAsFQDN") and spec.get("subdomain")):
+    if spec.get("hostnameOverride"):
+        return str(spec["hostnameOverride"])
+    short = truncated(str(spec.get("hostname") or manifest["metadata"]["name"]))
+    if not (spec.get("setHostnameAsFQDN") and spec.get("subdomain")):
         return short
     long = f"{short}.{spec['subdomain']}.{manifest['metadata'].get('namespace') or 'default'}.{DOMAIN}"
     return long if len(long) <= _LONGEST_HOSTNAME else short
@@ -53,11 +55,13 @@ def names_by_address(
     """Map each pod's address to the names that lead to it, its own before those of Services."""
     names: dict[str, dict[str, None]] = {}
     for pod in pods:
-        names.setdefault(pod.ip, {}).update(dict.fromkeys(_pod_names(pod, namespace)))
+        long = reversed(_qualified(f"{pod.hostname}.{pod.subdomain}", namespace)) if pod.subdomain else ()
+        names.setdefault(pod.ip, {}).update(dict.fromkeys([*long, pod.hostname]))
     for service in services:
         spelled = _qualified(service["metadata"]["name"], namespace)
+        selector = (service.get("spec") or {}).get("selector") or {}
         for pod in pods:
-            if _selects(service, pod):
+            if selector and all(pod.labels.get(key) == value for key, value in selector.items()):
                 # After the pod's own names, so that a reverse lookup returns the pod.
                 names[pod.ip].update(dict.fromkeys(reversed(spelled)))
     return names
@@ -87,7 +91,9 @@ def resolv_conf(manifest: Manifest, nameservers: Sequence[str]) -> str:
     if searches := config.get("searches"):
         lines.append(f"search {' '.join(map(str, searches))}\n")
     if options := config.get("options"):
-        lines.append(f"options {' '.join(map(_option, options))}\n")
+        pairs = [(str(option.get("name")), option.get("value")) for option in options]
+        words = (name if value is None else f"{name}:{value}" for name, value in pairs)
+        lines.append(f"options {' '.join(words)}\n")
     return "".join(lines)
 
 
@@ -107,28 +113,6 @@ def truncated(hostname: str) -> str:
     return hostname[:LABEL_LIMIT].rstrip("-.")
 
 
-def _pod_names(pod: NamedPod, namespace: str) -> list[str]:
-    if not pod.subdomain:
-        return [pod.hostname]
-    return [*reversed(_qualified(f"{pod.hostname}.{pod.subdomain}", namespace)), pod.hostname]
-
-
 def _qualified(name: str, namespace: str) -> list[str]:
     """Return the spellings of a name within the namespace, from short to long."""
     return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.{DOMAIN}"]
-
-
-def _selects(service: Manifest, pod: NamedPod) -> bool:
-    selector = (service.get("spec") or {}).get("selector") or {}
-    return bool(selector) and all(pod.labels.get(key) == value for key, value in selector.items())
-
-
-def _short_hostname(manifest: Manifest) -> str:
-    spec = manifest.get("spec") or {}
-    name = str(spec.get("hostnameOverride") or spec.get("hostname") or manifest["metadata"]["name"])
-    return name if spec.get("hostnameOverride") else truncated(name)
-
-
-def _option(option: Mapping[str, Any]) -> str:
-    value = option.get("value")
-    return str(option.get("name")) if value is None else f"{option.get('name')}:{value}"

@@ -1,16 +1,18 @@
-"""What the containers of a job are built from, as far as it is known before the sandbox is open."""
+"""What the containers of a job are built from, as far as it is known before the sandbox is open, and what ends them."""
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from pumice.engines.local.container_env.config_sources import ConfigSources, read_config_sources
-from pumice.engines.local.container_env.downward_api import PodFacts
 from pumice.engines.local.container_env.env import container_env, expand_all
+from pumice.engines.local.container_env.references import ConfigSources, PodFacts, read_config_sources
 from pumice.engines.local.container_spec.etc_hosts import (
     NamedPod,
     hosts_text,
@@ -32,6 +34,10 @@ from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
 from pumice.store.code.snapshots import Snapshot
 from pumice.store.settings import HostAccess, Settings
+
+# `SIGINT`, `INT`, `SIGRTMIN+3` or a number, as in the configuration of an image.
+_NAME: Final = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*)([+-]\d{1,2})?", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]{1,2}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,7 +162,13 @@ class JobInputs:
         argv = (*command, *args) if image is None else image.config.argv(command, args)
         # Without an entrypoint the arguments are the command, but no program is named like an option.
         if not argv or argv[0].startswith("-"):
-            raise NoCommandError(_no_command(name, has_image=image is not None))
+            lack, fetch = f"its image {name} names none", tuple[str | Option, ...]()
+            if image is None:
+                lack = f"this machine has no image {name}"
+                fetch = (f"`pumice image pull {name}` or ", Option("pull", True), " fetches it; else ")
+            path, entrypoint = Option("image", {name: "PATH"}), Option("entrypoint", {name: "COMMAND"})
+            hint = (*fetch, path, " (a directory or archive), or ", entrypoint)
+            raise NoCommandError(Problem(f"has no command, and {lack}", hint))
         return argv
 
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
@@ -179,8 +191,16 @@ class NoCommandError(StartError):
         self.detail = problem
 
 
-def _no_command(name: str, *, has_image: bool) -> Problem:
-    lack = f"its image {name} names none" if has_image else f"this machine has no image {name}"
-    fetch = () if has_image else (f"`pumice image pull {name}` or ", Option("pull", True), " fetches it; else ")
-    image, entrypoint = Option("image", {name: "PATH"}), Option("entrypoint", {name: "COMMAND"})
-    return Problem(f"has no command, and {lack}", (*fetch, image, " (a directory or archive), or ", entrypoint))
+def stop_signal(container: Manifest, image: Image | None) -> int:
+    """Return the number of the signal; SIGTERM where an image names none that exists."""
+    text = str(
+        (container.get("lifecycle") or {}).get("stopSignal") or ("" if image is None else image.config.stop_signal)
+    )
+    if _NUMBER.fullmatch(text):
+        number = int(text)
+    elif found := _NAME.fullmatch(text):
+        number = int(getattr(signal, f"SIG{found[1].upper()}", 0))
+        number += int(found[2] or 0) if number else 0
+    else:
+        number = 0
+    return number if 0 < number < signal.NSIG else int(signal.SIGTERM)

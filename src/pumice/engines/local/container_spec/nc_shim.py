@@ -75,7 +75,11 @@ def nc_files(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
     pythons, mounts = [python], []
     # /usr is visible in the container anyway.
     if not python.prefix.is_relative_to(_SYSTEM) and python.executable.is_relative_to(python.prefix):
-        pythons.append(_moved(python, Path(_PYTHON)))
+        # The same as it is where its prefix is mounted.
+        prefix, libraries = Path(_PYTHON), python.libraries
+        if libraries is not None and libraries.is_relative_to(python.prefix):
+            libraries = prefix / libraries.relative_to(python.prefix)
+        pythons.append(Interpreter(prefix / python.executable.relative_to(python.prefix), prefix, libraries))
         mounts.append(Mount(str(python.prefix), _PYTHON, read_only=True))
     starts = (
         _START.format(
@@ -86,11 +90,3 @@ def nc_files(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
         for each in pythons
     )
     return [File(_TARGET, _SCRIPT.format(starts="".join(starts)).encode(), 0o755)], mounts
-
-
-def _moved(python: Interpreter, prefix: Path) -> Interpreter:
-    """Return an interpreter as it is where its prefix is mounted."""
-    libraries = python.libraries
-    if libraries is not None and libraries.is_relative_to(python.prefix):
-        libraries = prefix / libraries.relative_to(python.prefix)
-    return Interpreter(prefix / python.executable.relative_to(python.prefix), prefix, libraries)

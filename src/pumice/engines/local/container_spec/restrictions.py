@@ -1,21 +1,63 @@
-"""Capabilities and restrictions of a container by its securityContext.
+"""What a container may use of the machine, and do: limits as the sandbox takes them, CPUs, threads, capabilities.
 
-Each restriction that it asks for is applied, or the run is refused.
+Each restriction of its securityContext is applied, or the run is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.engines.local.sandbox.specs import CAPABILITIES, DEFAULT_CAPABILITIES
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
+from pumice.model.resources import resource_list
 
 _PROFILES: Final = {
     "seccompProfile": "RuntimeDefault stands for the filter that every container has",
     "appArmorProfile": "leave it out, or run the job on a cluster",
 }
+
+
+def memory_limit(container: Manifest) -> int | None:
+    limit = resource_list(container, "limits").get("memory")
+    return None if limit is None else limit.value()
+
+
+def cpu_limit(container: Manifest) -> float | None:
+    """Return how many CPUs the container may keep busy, possibly a fraction; None without a limit."""
+    limit = resource_list(container, "limits").get("cpu")
+    return None if limit is None else limit.milli_value() / 1000
+
+
+def threads_env(container: Manifest) -> dict[str, str]:
+    """Limit OpenMP to the container's CPUs: libraries start one thread per CPU of the machine otherwise."""
+    amounts = resource_list(container, "requests") | resource_list(container, "limits")
+    return {"OMP_NUM_THREADS": str(max(1, amounts["cpu"].ceil()))} if "cpu" in amounts else {}
+
+
+class Processors(Struct):
+    """Binds containers to CPUs where the kernel does not enforce a CPU limit."""
+
+    numbers: Sequence[int]
+    _bound: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _load: dict[int, int] = field(default_factory=dict)
+
+    def bind(self, container: str, count: int) -> tuple[int, ...]:
+        """Return the least used CPUs, the same for each start of a container; () if it may use all of them.
+
+        `container` is unique in the job, as `POD/CONTAINER`.
+        """
+        if count >= len(self.numbers):
+            return ()
+        if container not in self._bound:
+            chosen = sorted(self.numbers, key=lambda number: self._load.get(number, 0))[:count]
+            for number in chosen:
+                self._load[number] = self._load.get(number, 0) + 1
+            self._bound[container] = tuple(sorted(chosen))
+        return self._bound[container]
 
 
 def granted_capabilities(container: Manifest) -> tuple[int, ...]:
@@ -46,11 +88,11 @@ def no_new_privileges(container: Manifest) -> bool:
 def refused_restrictions(manifest: Manifest, container: Manifest) -> Iterator[Problem]:
     """Yield the profiles that the container names: this machine does not have the files of a cluster's nodes."""
     contexts = (manifest["spec"].get("securityContext") or {}, _security_context(container))
-    for field, hint in _PROFILES.items():
-        profile: Mapping[str, Any] = next((each[field] for each in reversed(contexts) if each.get(field)), {})
+    for kind, hint in _PROFILES.items():
+        profile: Mapping[str, Any] = next((each[kind] for each in reversed(contexts) if each.get(kind)), {})
         if profile.get("type") == "Localhost":
             name = profile.get("localhostProfile")
-            yield Problem(f"securityContext.{field}: the profile {name} is not on this machine", hint)
+            yield Problem(f"securityContext.{kind}: the profile {name} is not on this machine", hint)
 
 
 def _security_context(container: Manifest) -> Mapping[str, Any]:

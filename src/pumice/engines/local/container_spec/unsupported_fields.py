@@ -6,6 +6,7 @@ Other fields are supported, or make no difference on a single machine (toleratio
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any, Final
 
 from pumice.engines.local.container_spec.restrictions import grants_all
@@ -75,31 +76,23 @@ def unsupported_fields(manifest: Manifest) -> list[str]:
         *_warnings("PodSecurityContext", spec.get("securityContext"), "securityContext."),
     ]
     for container in all_containers(spec):
-        found += _container_warnings(container)
+        at = f"container {container.get('name')}: "
+        found += _warnings("Container", container, at)
+        found += _warnings("SecurityContext", container.get("securityContext"), f"{at}securityContext.")
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            found += _warnings("Probe", container.get(probe), f"{at}{probe}.")
+        for mount in container.get("volumeMounts") or []:
+            found += _warnings("VolumeMount", mount, f"{at}volumeMounts: {mount.get('name')}: ")
+        for port in container.get("ports") or []:
+            found += _warnings("ContainerPort", port, f"{at}ports: {port.get('containerPort')}: ")
     return list(dict.fromkeys(found))
-
-
-def _container_warnings(container: Manifest) -> Iterator[str]:
-    at = f"container {container.get('name')}: "
-    yield from _warnings("Container", container, at)
-    yield from _warnings("SecurityContext", container.get("securityContext"), f"{at}securityContext.")
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        yield from _warnings("Probe", container.get(probe), f"{at}{probe}.")
-    for mount in container.get("volumeMounts") or []:
-        yield from _warnings("VolumeMount", mount, f"{at}volumeMounts: {mount.get('name')}: ")
-    for port in container.get("ports") or []:
-        yield from _warnings("ContainerPort", port, f"{at}ports: {port.get('containerPort')}: ")
 
 
 def _warnings(kind: str, value: Mapping[str, Any] | None, at: str) -> Iterator[str]:
     for field, reason in UNSUPPORTED[kind].items():
-        found = _get(value or {}, field)
+        *outer, name = field.split(".")
+        found = reduce(lambda inner, key: inner.get(key) or {}, outer, value or {}).get(name)
         if field == "capabilities.add" and grants_all(found or ()):
             continue
         if found and found not in _HARMLESS.get(field, ()):
             yield f"{at}{field}: {reason}"
-
-
-def _get(value: Mapping[str, Any], field: str) -> Any:
-    head, _, rest = field.partition(".")
-    return _get(value.get(head) or {}, rest) if rest else value.get(head)

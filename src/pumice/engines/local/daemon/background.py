@@ -1,6 +1,7 @@
-"""Starts a process of Pumice that outlives its starter: a session of its own, `/` as directory, few variables.
+"""Starts a process of Pumice that outlives its starter: a session of its own, `/` as directory, few variables, a log.
 
-The new process forks once more (`detach`), so that no parent waits for it, and reports that it is ready by a pipe.
+The new process forks once more (`detach`), so that no parent waits for it, and reports that it is ready by a pipe. Its
+output and its errors go to the log.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ import os
 import re
 import select
 import subprocess
+import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.daemon.rotated_log import open_log
+from msgspec import Struct
+
+from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.sandbox.python_start import loader_environment
 
 _UMASK: Final = 0o077
@@ -23,6 +28,45 @@ _ALLOWED: Final = re.compile(
     r"|DBUS_SESSION_BUS_ADDRESS|NVIDIA_VISIBLE_DEVICES|COVERAGE_PROCESS_START",
     re.IGNORECASE,
 )
+_LIMIT: Final = 1 << 20
+
+
+class RotatedLog(Struct, frozen=True):
+    """At 1 MiB it becomes `NAME.1`, and a new one begins."""
+
+    path: Path
+    limit: int = _LIMIT
+
+    def write(self, message: str) -> None:
+        """Append a line with the time. A full disk must not stop the process."""
+        try:
+            if os.fstat(2).st_size >= self.limit:
+                self.path.rename(self.path.with_name(f"{self.path.name}.1"))
+                redirect_output(self.path)
+            sys.stderr.write(f"{wall_clock():%Y-%m-%dT%H:%M:%SZ} {message}\n")
+            sys.stderr.flush()
+        except OSError:
+            return
+
+
+def open_log(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def redirect_output(path: Path) -> None:
+    """Make a log standard output and standard error, so that whatever goes wrong is in it. Raises OSError."""
+    log = open_log(path)
+    for standard in (1, 2):
+        os.dup2(log, standard)
+    os.close(log)
+
+
+def last_lines(path: Path, count: int = 10) -> list[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, count)]
+    except OSError:
+        return []
 
 
 def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:

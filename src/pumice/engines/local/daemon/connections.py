@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.daemon.error_codec import decode_error, encode_error
-from pumice.engines.local.daemon.runtime_directory import socket_address
+from pumice.engines.local.daemon.runtime_files import socket_address
 from pumice.engines.local.rpc.async_wire import AsyncWire
 from pumice.engines.local.rpc.wire import Format, Message, Wire, WireError
 from pumice.model import VERSION

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -25,11 +26,11 @@ from pumice.engines.local.host_access.credentials import (
     home_directories,
     named_credentials,
 )
-from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Option, Problem
+from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.state_directory import state_error
 from pumice.store.never_shared import is_never_shared, why_not
 from pumice.store.run_errors import Denied
@@ -40,6 +41,8 @@ from pumice.store.settings import (
     home_directory,
     private_directories,
 )
+
+_FILE: Final = "consent.json"
 
 
 def remember_consent(error: ConsentError, settings: Settings) -> None:
@@ -175,3 +178,32 @@ def _is_allowed(access: HostAccess, facts: ConsentFacts, prefixes: Iterable[Path
 
 def _real(paths: Iterable[Path]) -> list[Path]:
     return [Path(os.path.realpath(path)) for path in paths]
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    project: str
+    path: str
+    writable: bool
+
+
+def is_granted(access: HostAccess, project: Path, state: Path) -> bool:
+    """Consent to write includes reading."""
+    grants = _read(state)
+    wanted = {True} if not access.read_only else {True, False}
+    return any(_Grant(str(project), str(access.real), writable) in grants for writable in wanted)
+
+
+def remember(accesses: Iterable[HostAccess], project: Path, state: Path) -> None:
+    """Raises OSError if the state directory cannot be written to."""
+    grants = _read(state) | {_Grant(str(project), str(each.real), not each.read_only) for each in accesses}
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    content = msgspec.json.encode(sorted(grants, key=lambda each: (each.project, each.path)))
+    replace_file(state / _FILE, content, sync=False)
+
+
+def _read(state: Path) -> set[_Grant]:
+    """Nothing is granted where the file is missing or broken."""
+    try:
+        return set(msgspec.json.decode((state / _FILE).read_bytes(), type=list[_Grant]))
+    except (OSError, msgspec.DecodeError):
+        return set()

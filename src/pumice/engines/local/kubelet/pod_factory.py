@@ -15,7 +15,7 @@ from pumice.diagnosis.failure_lines import missing_module, waited_in_vain
 from pumice.diagnosis.failures import Failures
 from pumice.engines.local.clock import elapsed, now
 from pumice.engines.local.container_spec.builder import SpecBuilder
-from pumice.engines.local.container_spec.stop_signal import stop_signal
+from pumice.engines.local.container_spec.job_inputs import stop_signal
 from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
 from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogPump
@@ -23,7 +23,7 @@ from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
-from pumice.engines.local.volumes.size_limits import volume_excess
+from pumice.engines.local.volumes.volume_plan import volume_excess
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase

@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct, field
 
-from pumice.engines.local.network.addresses import GATEWAY, NETWORK
-from pumice.engines.local.network.network_env import proxy_env
+from pumice.engines.local.network.addresses import GATEWAY, NETWORK, proxy_env
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.network.tunnel_programs import (
     PROGRAMS,

@@ -1,19 +1,24 @@
 """A proxy in the engine for outbound traffic where neither pasta nor slirp4netns works.
 
 It serves HTTP (CONNECT, and plain requests with a full URL) and SOCKS 5 on one port, distinguished by the first byte.
-It does not connect to the host's loopback, because servers there trust everyone on the machine, nor, unless the user
-asks for it, to the other addresses of `refused_addresses`. Connections are limited, so that no pod takes them all.
+It does not connect to the host's loopback, because servers there trust everyone on the machine. Unless the user says
+`--network all`, it also refuses link-local and metadata addresses, which give the credentials of a cloud machine to
+every caller, and the machine's own, where services often trust all who reach them. Connections are limited, so that no
+pod takes them all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import re
 import resource
 import socket
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
-from pumice.engines.local.network.refused_addresses import is_loopback, is_refused
 from pumice.engines.local.network.relay import Server, Stream, relay
 
 _SOCKS = 5
@@ -22,33 +27,73 @@ _SOCKS_IPV4, _SOCKS_NAME, _SOCKS_IPV6 = 1, 3, 4
 _SOCKS_OK, _SOCKS_REFUSED, _SOCKS_UNREACHABLE, _SOCKS_NO_COMMAND = 0, 2, 4, 7
 _HTTP_PORT = 80
 _OWN_HEADERS = (b"proxy-", b"connection:", b"keep-alive:")
-
 # Limits of connections, and seconds until a silent one is ended.
 _MOST = 480
 _MOST_OF_ONE = 128
 _HEAD = 60.0
 _IDLE = 900.0
-
 Permits = Callable[[str], bool]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_LINK_LOCAL: Final = "169.254.0.0/16"
+# The metadata services of Alibaba, Azure and Oracle; those of AWS and Google are link-local, or IPv6.
+_METADATA: Final = ("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32")
+_NETWORKS: Final = tuple(
+    map(ipaddress.ip_network, (_LINK_LOCAL, *_METADATA, "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128"))
+)
+# A gateway to IPv4 (RFC 6052): the last 32 bits are an IPv4 address.
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_LOCAL_ROUTE: Final = re.compile(r"\|-- (\S+)\n\s+/32 host LOCAL")
+_ROUTES: Final = Path("/proc/self/net/fib_trie")
+_IPV6: Final = Path("/proc/self/net/if_inet6")
+
+
+def own_addresses(routes: Path = _ROUTES, ipv6: Path = _IPV6) -> set[Address]:
+    """Return the addresses of this machine's interfaces, in this network namespace."""
+    found: set[Address] = set()
+    if routes.exists():
+        found |= set(map(ipaddress.ip_address, _LOCAL_ROUTE.findall(routes.read_text())))
+    if ipv6.exists():
+        found |= {ipaddress.IPv6Address(int(line.split()[0], 16)) for line in ipv6.read_text().splitlines()}
+    return found
+
+
+def refused_networks() -> list[str]:
+    """Return the IPv4 networks that the tunnel programs must not reach. Loopback they do not reach anyway."""
+    own = sorted(str(each) for each in own_addresses() if each.version == ipaddress.IPv4Address(0).version)
+    return [_LINK_LOCAL, *_METADATA, *(f"{each}/32" for each in own if not each.startswith("127."))]
+
+
+def is_loopback(address: str) -> bool:
+    ip = _plain(address)
+    return ip.is_loopback or ip.is_unspecified
+
+
+def outside(address: str) -> bool:
+    """Return whether pods may reach an address by default: not if it is link-local, of metadata, or this machine's."""
+    ip = _plain(address)
+    return not (is_loopback(address) or any(ip in network for network in _NETWORKS) or ip in own_addresses())
+
+
+def _plain(address: str) -> Address:
+    """Return the IPv4 address that an IPv6 address may stand for."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip
+    embedded = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+    return ip.ipv4_mapped or embedded or ip
 
 
 class ForbiddenError(OSError):
     """The proxy does not connect to this host."""
 
 
-def outside(address: str) -> bool:
-    """Return whether pods may reach an address by default."""
-    return not is_refused(address)
-
-
-def all_but_loopback(address: str) -> bool:
-    return not is_loopback(address)
-
-
 class Proxy:
     def __init__(self, listener: socket.socket, permits: Permits = outside) -> None:
         self._permits = permits
-        self._server = Server(listener, self._serve, most=_most_connections(), most_of_one=_MOST_OF_ONE)
+        # Each connection takes two descriptors of this process, which needs more of them for the pods.
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 4)
+        self._server = Server(listener, self._serve, most=most, most_of_one=_MOST_OF_ONE)
         self.start = self._server.start
         self.close = self._server.close
 
@@ -129,12 +174,6 @@ class Proxy:
             except OSError as error:
                 failure = error
         raise failure
-
-
-def _most_connections() -> int:
-    """Each takes two descriptors of this process, which needs more of them for the pods."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 4)
 
 
 def _target(method: str, target: str) -> tuple[tuple[str, int], str]:

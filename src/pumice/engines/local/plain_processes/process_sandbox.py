@@ -19,7 +19,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
+from pumice.engines.local.network.addresses import POD_INTERFACE, interface_env, loopback_interface
 from pumice.engines.local.plain_processes import shim
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation

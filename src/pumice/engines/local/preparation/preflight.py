@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pumice.admission.admit import Admitted
 from pumice.diagnosis.why import Shortage
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.container_spec.resource_limits import cpu_limit, memory_limit
+from pumice.engines.local.container_spec.restrictions import cpu_limit, memory_limit
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits

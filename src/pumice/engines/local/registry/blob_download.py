@@ -10,21 +10,38 @@ import asyncio
 import hashlib
 import re
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from msgspec import Struct
 
 from pumice.engines.local.images.errors import from_os_error
-from pumice.engines.local.registry.registry_client import RegistryClient
-from pumice.engines.local.registry.registry_errors import RegistryError, TemporaryError
-from pumice.engines.local.registry.transfer import Transfer
+from pumice.engines.local.registry.registry_client import RegistryClient, RegistryError, TemporaryError
+from pumice.model.units import size_text
 
 _PAUSES: Final = (0.25, 0.5, 1.0, 2.0)  # seconds before another attempt
 _WORTHWHILE: Final = 1 << 20  # an attempt that gained so many bytes does not count
 _CHUNK: Final = 1 << 20
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(?:\d{1,19}|\*)")
+
+
+@dataclass(slots=True)
+class Transfer:
+    total: int  # bytes
+    layers: int
+    started: float  # seconds of a monotonic clock
+    done: int = 0
+    finished_layers: int = 0
+    resumed: int = 0  # bytes that were here before
+
+    def text(self, now: float) -> str:
+        """Return `3 of 5 layers, 120 MiB of 1.2 GiB, 45 MiB/s`."""
+        seconds = max(now - self.started, 0.001)
+        speed = size_text(max(0, int((self.done - self.resumed) / seconds)))
+        layers = f"{self.finished_layers} of {self.layers} layers"
+        return f"{layers}, {size_text(self.done)} of {size_text(self.total)}, {speed}/s"
 
 
 class Blob(Struct, frozen=True):

@@ -12,10 +12,8 @@ from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.registry.blob_download import Blob
-from pumice.engines.local.registry.image_reference import DIGEST
-from pumice.engines.local.registry.platforms import Platform, choose
-from pumice.engines.local.registry.registry_client import RegistryClient
-from pumice.engines.local.registry.registry_errors import RegistryError
+from pumice.engines.local.registry.image_reference import DIGEST, Platform, choose
+from pumice.engines.local.registry.registry_client import RegistryClient, RegistryError
 
 _INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
+import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
@@ -20,9 +22,7 @@ from yarl import URL
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.registry.auth_files import RegistryLogin, find_login
-from pumice.engines.local.registry.challenges import challenges
 from pumice.engines.local.registry.image_reference import ImageReference
-from pumice.engines.local.registry.registry_errors import NETWORK_ERRORS, RegistryError, TemporaryError, network_error
 from pumice.runtime.proxies import is_loopback, proxy_for
 
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
@@ -35,6 +35,71 @@ _PROBE_SECONDS: Final = 5
 _LARGEST_TOKEN: Final = 1 << 20
 _BUFFER: Final = 1 << 20
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+_LONGEST: Final = 8192
+_WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_PARAMETER: Final = re.compile(rf'[\s,]*({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
+_SCHEME: Final = re.compile(rf"[\s,]*({_WORD})(?:\s+|$)")
+# What aiohttp raises for a connection that fails and for an answer that is not HTTP.
+NETWORK_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+
+class RegistryError(ImageError):
+    exit_code = 1
+
+
+class TemporaryError(RegistryError):
+    """Another attempt may work at once."""
+
+
+def network_error(host: str, error: Exception) -> RegistryError:
+    """Return the error in plain words. It names no URL, because the address of a layer may contain a signature."""
+    if isinstance(error, TimeoutError):
+        return TemporaryError(f"{host} does not answer in time")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return RegistryError(
+            f"{host}: its certificate is not trusted: {_reason(error)}",
+            "add the authority of the registry to this machine's certificates, or name its file in SSL_CERT_FILE",
+        )
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return RegistryError(f"{host}: the proxy answers with {error.status}", "see HTTPS_PROXY and NO_PROXY")
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return TemporaryError(f"{host}: the proxy cannot be reached: {_reason(error)}", "see HTTPS_PROXY and NO_PROXY")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return TemporaryError(f"{host} cannot be reached: {_reason(error)}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return RegistryError(f"{host} does not answer with HTTP")
+    if isinstance(error, aiohttp.InvalidURL | ValueError):
+        return RegistryError(f"{host} answers with an address or a header that is not valid")
+    return TemporaryError(f"{host}: the connection broke off")
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return str(cause.verify_message)
+    if isinstance(cause, ssl.SSLError):
+        return str(cause.reason or cause).replace("_", " ").lower()
+    if isinstance(cause, socket.gaierror):
+        return str(cause.strerror).lower()
+    # asyncio puts the address into the text of an error of the system.
+    return (os.strerror(cause.errno) if isinstance(cause, OSError) and cause.errno else str(cause)).lower()
+
+
+def challenges(headers: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """Return the parameters of each scheme, in lower case; what cannot be parsed is left out."""
+    found: dict[str, Mapping[str, str]] = {}
+    for header in headers:
+        position = 0
+        while position < len(header) <= _LONGEST and (scheme := _SCHEME.match(header, position)):
+            position = scheme.end()
+            parameters: dict[str, str] = {}
+            while parameter := _PARAMETER.match(header, position):
+                position = parameter.end()
+                quoted = parameter[2]
+                value = parameter[3] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+                parameters.setdefault(parameter[1].lower(), value)
+            found.setdefault(scheme[1].lower(), parameters)
+    return found
 
 
 class RegistryClient:

@@ -86,8 +86,8 @@ def fit(gang: Sequence[Mapping[str, Quantity]], free: Mapping[str, Quantity]) ->
             left.update({name: left[name] - amount for name, amount in usage.items()})
         for name, amount in usage.items():
             total[name] = total.get(name, Quantity()) + amount
-    rows = tuple(Row(name, amount, free.get(name, Quantity())) for name, amount in sorted(total.items(), key=_first))
-    return Fit(len(gang), fitting, rows)
+    ordered = sorted(total.items(), key=lambda item: (item[0] not in _CORE, item[0]))
+    return Fit(len(gang), fitting, tuple(Row(name, amount, free.get(name, Quantity())) for name, amount in ordered))
 
 
 def shortfall(fit: Fit) -> list[str]:
@@ -131,8 +131,3 @@ def _with_requests(owner: Manifest) -> Manifest:
     resources: Mapping[str, Any] = owner.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     return {**owner, "resources": {**resources, "requests": {**limits, **requests}}} if limits else owner
-
-
-def _first(item: tuple[str, Quantity]) -> tuple[int, str]:
-    name = item[0]
-    return (_CORE.index(name) if name in _CORE else len(_CORE), name)

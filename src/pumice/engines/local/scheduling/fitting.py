@@ -32,7 +32,8 @@ _ATTEMPTS: Final = (Fraction(1), Fraction(1, 2), Fraction(0))
 # A job that asked for all available memory would wait: what other programs use changes from moment to moment.
 _MEMORY_SHARE: Final = Fraction(7, 8)
 _KINDS: Final = ("initContainers", "containers")
-Edit = Callable[[str, dict[str, Any], dict[str, Any]], None]  # changes the requests and the limits of a container
+# Changes the requests and the limits of a container, or of a pod as a whole: its task, its name in messages.
+Edit = Callable[[str, str, dict[str, Any], dict[str, Any]], None]
 
 
 class Fitted(Struct, frozen=True):
@@ -71,7 +72,17 @@ def ignoring(admitted: Admitted, resources: Sequence[str]) -> Fitted:
     """Leave resources out. Raises InvalidOption for one that the job does not have."""
     known = sorted({name for task in admitted.written.spec.tasks for name in _resource_names(task)})
     if unknown := [name for name in resources if name not in known]:
-        raise InvalidOption.of([_unknown(name, known) for name in unknown])
+        listed, where = f"it has {', '.join(known) or 'none'}", Position(option="ignore")
+        raise InvalidOption.of(
+            [
+                Problem(
+                    f"{name}: the job asks for no resource {name}",
+                    f"{did_you_mean(name, known)} {listed}".lstrip(),
+                    where,
+                )
+                for name in unknown
+            ]
+        )
     return _left_out(admitted, resources, "--ignore") if resources else Fitted(admitted)
 
 
@@ -117,47 +128,35 @@ def _part(free: Quantity, wanted: Quantity) -> Fraction:
 
 def _left_out(admitted: Admitted, names: Container[str], why: str) -> Fitted:
     changes: list[str] = []
-    tasks = []
-    for task, task_name in zip(admitted.written.spec.tasks, admitted.job.task_names, strict=True):
 
-        def leave_out(where: str, requests: dict[str, Any], limits: dict[str, Any]) -> None:
-            for name in [name for name in {**limits, **requests} if name in names]:
-                amount = limits.pop(name, requests.get(name))
-                changes.append(f"{where}: {name} {requests.pop(name, amount)} is left out: {why}")
+    def leave_out(_task: str, where: str, requests: dict[str, Any], limits: dict[str, Any]) -> None:
+        for name in [name for name in {**limits, **requests} if name in names]:
+            amount = limits.pop(name, requests.get(name))
+            changes.append(f"{where}: {name} {requests.pop(name, amount)} is left out: {why}")
 
-        tasks.append(_edited(task, task_name, leave_out))
-    return Fitted(_admitted(admitted, tasks), tuple(changes))
+    return Fitted(_edited(admitted, leave_out), tuple(changes))
 
 
 def _lowered(found: Fitted, shares: Mapping[str, Mapping[str, Fraction]], most: Mapping[str, Quantity]) -> Fitted:
     changes: list[str] = []
-    tasks = []
-    for task, task_name in zip(found.admitted.written.spec.tasks, found.admitted.job.task_names, strict=True):
-        if task_name not in shares:
-            # It has no pods.
-            tasks.append(task)
-            continue
-        of_task = shares[task_name]
 
-        def lower(
-            where: str, requests: dict[str, Any], limits: dict[str, Any], of_task: Mapping[str, Fraction] = of_task
-        ) -> None:
-            for name in {**limits, **requests}:
-                share, before = of_task.get(name, Fraction(1)), requests.get(name, limits.get(name))
-                if share < 1:
-                    amount = _rounded(name, Quantity.parse(before).nanos * share)
-                    requests[name] = amount
-                    if is_extended(name):
-                        # Kubernetes accepts no request for devices that differs from the limit.
-                        limits[name] = amount
-                    changes.append(f"{where}: {name} request {before} is lowered to {amount}")
-                if name in most and name in limits and Quantity.parse(limits[name]) > most[name]:
-                    amount = _rounded(name, Fraction(most[name].nanos))
-                    changes.append(f"{where}: {name} limit {limits[name]} is lowered to {amount}")
+    def lower(task: str, where: str, requests: dict[str, Any], limits: dict[str, Any]) -> None:
+        # A task without pods stays as it is.
+        for name in {**limits, **requests} if task in shares else ():
+            share, before = shares[task].get(name, Fraction(1)), requests.get(name, limits.get(name))
+            if share < 1:
+                amount = _rounded(name, Quantity.parse(before).nanos * share)
+                requests[name] = amount
+                if is_extended(name):
+                    # Kubernetes accepts no request for devices that differs from the limit.
                     limits[name] = amount
+                changes.append(f"{where}: {name} request {before} is lowered to {amount}")
+            if name in most and name in limits and Quantity.parse(limits[name]) > most[name]:
+                amount = _rounded(name, Fraction(most[name].nanos))
+                changes.append(f"{where}: {name} limit {limits[name]} is lowered to {amount}")
+                limits[name] = amount
 
-        tasks.append(_edited(task, task_name, lower))
-    return Fitted(_admitted(found.admitted, tasks), (*found.changes, *changes))
+    return Fitted(_edited(found.admitted, lower), (*found.changes, *changes))
 
 
 def _rounded(name: str, nanos: Fraction) -> str:
@@ -167,28 +166,26 @@ def _rounded(name: str, nanos: Fraction) -> str:
     return str(Quantity(int(nanos // step) * step, Format.BINARY_SI if name == "memory" else Format.DECIMAL_SI))
 
 
-def _edited(task: TaskSpec, name: str, edit: Edit) -> TaskSpec:
-    """Return the task with other resources, of its containers and of the pod as a whole."""
-    spec = task.pod_spec
-    many = sum(len(spec.get(kind) or ()) for kind in _KINDS) > 1
+def _edited(admitted: Admitted, edit: Edit) -> Admitted:
+    """Return the job with other resources, of its containers and of its pods as a whole. Raises InvalidOption."""
 
-    def owner(where: str, old: Manifest) -> Manifest:
+    def edited(task: str, where: str, old: Manifest) -> Manifest:
         resources = old.get("resources") or {}
         requests, limits = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
-        edit(where, requests, limits)
+        edit(task, where, requests, limits)
         new = {**resources, "limits": limits, "requests": requests}
         return {**old, "resources": {kind: value for kind, value in new.items() if value}} if resources else old
 
-    def container(each: Manifest) -> Manifest:
-        return owner(f"{name}: container {each.get('name')}" if many else name, each)
-
-    new = owner(name, spec)
-    lists = {kind: [container(each) for each in spec[kind]] for kind in _KINDS if spec.get(kind)}
-    return msgspec.structs.replace(task, template={**task.template, "spec": {**new, **lists}})
-
-
-def _admitted(admitted: Admitted, tasks: list[TaskSpec]) -> Admitted:
-    written = admitted.written
+    written, tasks = admitted.written, []
+    for task, name in zip(written.spec.tasks, admitted.job.task_names, strict=True):
+        spec = task.pod_spec
+        many = sum(len(spec.get(kind) or ()) for kind in _KINDS) > 1
+        new = edited(name, name, spec)
+        for kind in _KINDS:
+            if spec.get(kind):
+                containers = [(f"{name}: container {each.get('name')}" if many else name, each) for each in spec[kind]]
+                new = {**new, kind: [edited(name, where, each) for where, each in containers]}
+        tasks.append(msgspec.structs.replace(task, template={**task.template, "spec": new}))
     if tasks == written.spec.tasks:
         return admitted
     job = msgspec.structs.replace(written, spec=msgspec.structs.replace(written.spec, tasks=tasks))
@@ -203,11 +200,6 @@ def _resource_names(task: TaskSpec) -> Iterator[str]:
     for owner in owners:
         resources = owner.get("resources") or {}
         yield from (*(resources.get("requests") or {}), *(resources.get("limits") or {}))
-
-
-def _unknown(name: str, known: Sequence[str]) -> Problem:
-    hint = f"{did_you_mean(name, known)} it has {', '.join(known) or 'none'}".lstrip()
-    return Problem(f"{name}: the job asks for no resource {name}", hint, Position(option="ignore"))
 
 
 def _task(manifest: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""Reads what this machine offers to pods: CPUs, available memory, GPUs.
+"""Reads what this machine offers to pods: CPUs, available memory, GPUs, and the programs that compute on them.
 
 What this process may use counts, not what the hardware has: CPU affinity, limits of control groups and
 CUDA_VISIBLE_DEVICES are respected.
@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from msgspec import Struct, field
@@ -84,38 +84,56 @@ def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
         return ()
     listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
     files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
-    count = len(listed) or len(files) or _nvidia_smi_count(environ)
+    count = len(listed) or len(files)
+    if not count and (answer := _nvidia_smi(environ, "-L")) is not None:
+        # The driver is neither in /proc nor in /dev, as under WSL.
+        count = sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
     if visible is None:
         return tuple(str(number) for number in range(count))
-    return tuple(_visible(visible, count))
+    found = []
+    for word in map(str.strip, visible.split(",")):
+        # CUDA stops at the first unknown id.
+        if not word.startswith(("GPU-", "MIG-")) and not (word.isdigit() and int(word) < count):
+            break
+        found.append(word)
+    return tuple(found)
+
+
+def read_gpu_programs(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what computes on each busy GPU (`python3 (pid 42)`), both by its index and by its UUID."""
+
+    def rows(query: str, columns: int) -> list[tuple[str, ...]]:
+        answer = _nvidia_smi(environ, query, "--format=csv,noheader")
+        lines = answer.stdout.splitlines() if answer is not None and answer.returncode == 0 else []
+        cells = (tuple(cell.strip() for cell in line.split(",", columns - 1)) for line in lines)
+        return [row for row in cells if len(row) == columns]
+
+    indexes = {uuid: index for index, uuid in rows("--query-gpu=index,uuid", 2)}
+    found: dict[str, str] = {}
+    for uuid, pid, program in rows("--query-compute-apps=gpu_uuid,pid,process_name", 3):
+        text = f"{PurePath(program).name} (pid {pid})"
+        for name in filter(None, (uuid, indexes.get(uuid))):
+            found[name] = f"{found[name]}, {text}" if name in found else text
+    return found
+
+
+def _nvidia_smi(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str] | None:
+    """Return the answer of nvidia-smi; None where there is none, or it hangs."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
+        return None
+    try:
+        return subprocess.run(  # noqa: S603 - the user's own program, no shell
+            [program, *words], capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
 
 
 def gpu_devices(root: Path = Path("/")) -> tuple[str, ...]:
     """Return the device files that a program with a GPU needs."""
     found = [*(root / "dev").glob("nvidia*"), *(root / "dev/nvidia-caps").glob("*"), *(root / "dev").glob("dxg")]
     return tuple(sorted(f"/{path.relative_to(root)}" for path in found if not path.is_dir()))
-
-
-def _visible(text: str, count: int) -> Iterator[str]:
-    for word in map(str.strip, text.split(",")):
-        # CUDA stops at the first unknown id.
-        if not word.startswith(("GPU-", "MIG-")) and not (word.isdigit() and int(word) < count):
-            return
-        yield word
-
-
-def _nvidia_smi_count(environ: Mapping[str, str]) -> int:
-    """Count with nvidia-smi where the driver is neither in /proc nor in /dev, as under WSL."""
-    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
-    if program is None:
-        return 0
-    try:
-        answer = subprocess.run(  # noqa: S603 - the user's own program, no shell
-            [program, "-L"], capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
 
 
 def _meminfo(meminfo: Path, name: str) -> int | None:
@@ -168,15 +186,11 @@ def _memory_left(group: Path, limit: int) -> int | None:
     """Return what the group may still use: its limit minus its usage, without reclaimable file cache."""
     match _words(group / "memory.current") or _words(group / "memory.usage_in_bytes"):
         case [now] if now.isdigit():
-            return max(0, limit - int(now) + _cached(group))
+            words = _words(group / "memory.stat")
+            figures = dict(zip(words[::2], words[1::2], strict=False))
+            cached = figures.get("total_inactive_file") or figures.get("inactive_file") or "0"
+            return max(0, limit - int(now) + (int(cached) if cached.isdigit() else 0))
     return None
-
-
-def _cached(group: Path) -> int:
-    words = _words(group / "memory.stat")
-    figures = dict(zip(words[::2], words[1::2], strict=False))
-    cached = figures.get("total_inactive_file") or figures.get("inactive_file") or "0"
-    return int(cached) if cached.isdigit() else 0
 
 
 def _words(path: Path) -> list[str]:

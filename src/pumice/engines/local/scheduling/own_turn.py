@@ -41,14 +41,14 @@ class OwnTurn:
     def _take(self) -> Why | None:
         scheduler = self.scheduler
         with scheduler.reservations.locked():
-            if self.granted is not None and scheduler.reserve_in_turn(self.gang, self.granted).fits:
+            if self.granted is not None and scheduler.reserve(self.gang, self.granted).fits:
                 self.gpus = self.granted
                 return None
             decision = self._decide(self.waiting)
             if isinstance(decision, Start):
                 # Since the last look, other programs may have taken or released memory.
                 scheduler.machine = replace(read_machine(), gpus=scheduler.machine.gpus)
-                if scheduler.reserve_in_turn(self.gang, decision.gpus).fits:
+                if scheduler.reserve(self.gang, decision.gpus).fits:
                     self.gpus = decision.gpus
                     return None
             if not self.waiting.arrival:

@@ -104,10 +104,12 @@ def plan(
             decisions[each.name] = Start(started.gpus)
             continue
         held.append(each)
-        since = each.held_since or now
+        since, code = each.held_since or now, WhyCode.RESOURCES
+        if behind is not None:
+            code = WhyCode.DRAINING if _expired(behind, now, patience) else WhyCode.ORDER
         why = Why(
             run=each.name,
-            code=_code(behind, now, patience),
+            code=code,
             since=since,
             position=len(held),
             drains_at=since + patience if not each.extra and room.draining_helps(each) else None,
@@ -126,12 +128,6 @@ def _expired(waiting: Waiting, now: dt.datetime, patience: dt.timedelta) -> bool
 def _short(waiting: Waiting, free: Mapping[str, Quantity]) -> list[str]:
     """Return the resources of which it wants more than is free."""
     return [name for name, amount in waiting.demand.items() if amount > free.get(name, _ZERO)]
-
-
-def _code(behind: Waiting | None, now: dt.datetime, patience: dt.timedelta) -> WhyCode:
-    if behind is None:
-        return WhyCode.RESOURCES
-    return WhyCode.DRAINING if _expired(behind, now, patience) else WhyCode.ORDER
 
 
 def _blocked_by(
@@ -236,11 +232,12 @@ class _Room(Struct, frozen=True):
         elif name == "memory":
             others = capacity - free - self.taken.get(name, _ZERO)
             held_by += [Holder(run=None, amount=str(others), program=OTHER_PROGRAMS)] if others > _ZERO else []
-        return _shortage(waiting, name, free, capacity, held_by)
+        wanted = str(waiting.demand[name])
+        return Shortage(resource=name, wanted=wanted, free=str(free), capacity=str(capacity), held_by=tuple(held_by))
 
     def refusal(self, waiting: Waiting, name: str) -> Shortage:
-        capacity = self.capacity(waiting).get(name, _ZERO)
-        return _shortage(waiting, name, capacity, capacity)
+        wanted, capacity = str(waiting.demand[name]), str(self.capacity(waiting).get(name, _ZERO))
+        return Shortage(resource=name, wanted=wanted, free=capacity, capacity=capacity)
 
     def _held(self, run: Running, name: str, waiting: Waiting) -> Quantity:
         """Return how much of the resource a run holds, of what the waiting one could use."""
@@ -254,15 +251,3 @@ class _Room(Struct, frozen=True):
     def _free_gpus(self, waiting: Waiting) -> tuple[str, ...]:
         busy = {*self.machine.gpu_programs, *(gpu for run in self.running for gpu in run.gpus)}
         return tuple(gpu for gpu in self._visible(waiting) if gpu not in busy)
-
-
-def _shortage(
-    waiting: Waiting, name: str, free: Quantity, capacity: Quantity, held_by: Iterable[Holder] = ()
-) -> Shortage:
-    return Shortage(
-        resource=name,
-        wanted=str(waiting.demand[name]),
-        free=str(free),
-        capacity=str(capacity),
-        held_by=tuple(held_by),
-    )

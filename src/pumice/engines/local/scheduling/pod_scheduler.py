@@ -48,13 +48,11 @@ class PodScheduler(Struct):
     _announced: Once = field(default_factory=Once)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def reserve(self, gang: Mapping[str, Manifest]) -> Fit:
-        """Reserve resources for these pods (specs by name) if there is room for all of them."""
-        with self.reservations.locked():
-            return self.reserve_in_turn(gang)
+    def reserve(self, gang: Mapping[str, Manifest], gpus: Iterable[str] = ()) -> Fit:
+        """Reserve resources for these pods (specs by name) if there is room for all, with these GPUs if they are free.
 
-    def reserve_in_turn(self, gang: Mapping[str, Manifest], gpus: Iterable[str] = ()) -> Fit:
-        """Reserve as `reserve` does, with these GPUs if they are free. The caller has locked the reservations."""
+        The caller has locked the reservations.
+        """
         self._gang = {pod: pod_requests(spec) for pod, spec in gang.items()}
         others = self.reservations.others()
         found = fit(list(self._gang.values()), self._free(others))
@@ -85,7 +83,9 @@ class PodScheduler(Struct):
         if placement.usage:
             for name, amount in placement.usage.items():
                 self._taken[name] -= amount
-            self._locked(self._publish)
+            # The end of a pod must not fail: with a full disk, other runs see too large a reservation until we end.
+            with contextlib.suppress(OSError), self.reservations.locked():
+                self._publish()
             # Wakes all pods that wait now; later ones try first.
             self._freed.set()
             self._freed.clear()
@@ -95,7 +95,11 @@ class PodScheduler(Struct):
         self.release(pod)
         before = self._finished.pop(pod, None)
         if before is not None and pod in self._gang:
-            self._locked(lambda: self._reserve_again(pod, before))
+            with contextlib.suppress(OSError), self.reservations.locked():
+                others = self.reservations.others() if before.usage else []
+                if fit([before.usage], self._free(others)).fits:
+                    self._reserved[pod] = self._take(before.usage, others, before.gpus)
+                    self._publish()
 
     def gpus_of(self, pod: str) -> tuple[str, ...]:
         return self._held[pod].gpus if pod in self._held else ()
@@ -142,17 +146,6 @@ class PodScheduler(Struct):
         for name, amount in usage.items():
             self._taken[name] = self._taken.get(name, Quantity()) + amount
         return Placement(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
-
-    def _reserve_again(self, pod: str, before: Placement) -> None:
-        others = self.reservations.others() if before.usage else []
-        if fit([before.usage], self._free(others)).fits:
-            self._reserved[pod] = self._take(before.usage, others, before.gpus)
-            self._publish()
-
-    def _locked(self, work: Callable[[], None]) -> None:
-        """The end of a pod must not fail: with a full disk, other runs see too large a reservation until we end."""
-        with contextlib.suppress(OSError), self.reservations.locked():
-            work()
 
     def _publish(self) -> None:
         """Write this run's reservation for other runs, if it changed: pods without requests cost nothing."""

@@ -98,19 +98,14 @@ def _read_if_alive(path: Path) -> Reservation | None:
         # Removed meanwhile, another user's, or not a regular file.
         return None
     try:
-        if not lock_at_once(file):
-            return _parse(os.pread(file, _LIMIT, 0))
-        path.unlink()
-        return None
-    finally:
-        os.close(file)
-
-
-def _parse(data: bytes) -> Reservation:
-    """Tolerate an empty file, of a run that has reserved nothing yet, and other versions' formats."""
-    try:
-        plain = json.loads(data)
+        if lock_at_once(file):
+            path.unlink()
+            return None
+        plain = json.loads(os.pread(file, _LIMIT, 0))
         amounts = {name: Quantity.parse(text) for name, text in plain["amounts"].items()}
         return Reservation(amounts, tuple(map(str, plain["gpus"])))
     except (ValueError, TypeError, KeyError, AttributeError):
+        # An empty file, of a run that has reserved nothing yet, or another version's format.
         return Reservation()
+    finally:
+        os.close(file)

@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.diagnosis.why import Why, WhyCode, sentence
-from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
-from pumice.engines.local.scheduling.machine import Machine, read_machine
+from pumice.engines.local.scheduling.machine import Machine, read_gpu_programs, read_machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
 from pumice.model.quantity import Quantity

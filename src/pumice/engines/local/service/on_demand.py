@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.engines.local.clock import elapsed
-from pumice.engines.local.daemon.background import start_in_background
+from pumice.engines.local.daemon.background import last_lines, start_in_background
 from pumice.engines.local.daemon.connections import (
     PROTOCOLS,
     RETIRE,
@@ -20,7 +20,6 @@ from pumice.engines.local.daemon.connections import (
     connection_to,
     own_hello,
 )
-from pumice.engines.local.daemon.rotated_log import last_lines
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.store.files.file_lock import locked
 from pumice.store.run_errors import ConnectionFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from pumice.engines.local.daemon.runtime_directory import runtime_file
+from pumice.engines.local.daemon.runtime_files import runtime_file
 from pumice.store.files.file_lock import take_lock
 from pumice.store.files.owner_lock import Owner, OwnerLock, read_owner
 from pumice.store.files.state_directory import host_directory

@@ -18,9 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.daemon.background import report_ready
+from pumice.engines.local.daemon.background import RotatedLog, report_ready
 from pumice.engines.local.daemon.connections import Connection, Listener, own_hello, unknown_request
-from pumice.engines.local.daemon.rotated_log import RotatedLog
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files, sweep_runtime_files
 from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.runs.lost_runs import settle_lost_runs

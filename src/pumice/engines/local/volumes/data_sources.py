@@ -8,8 +8,14 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.container_env.config_sources import ConfigSources, missing_key, missing_source
-from pumice.engines.local.container_env.downward_api import PodFacts, field_value, resource_value
+from pumice.engines.local.container_env.references import (
+    ConfigSources,
+    PodFacts,
+    field_value,
+    missing_key,
+    missing_source,
+    resource_value,
+)
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
-from pumice.engines.local.container_env.config_sources import ConfigSources
-from pumice.engines.local.container_env.downward_api import PodFacts
 from pumice.engines.local.container_env.env import container_env, expand, unknown_references
+from pumice.engines.local.container_env.references import ConfigSources, PodFacts
 from pumice.engines.local.host_access.access import SHARED_MEMORY, normal_path
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
@@ -24,10 +23,30 @@ from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.problem import Option, Problem
 from pumice.model.quantity import Quantity
+from pumice.store.disk_use import tree_size
 from pumice.store.never_shared import is_never_shared, why_not
 
 _EMPTY: Final = "emptyDir"
 _EMPTY_MODE: Final = 0o777
+
+
+def volume_excess(spec: Manifest, scratch: Path, uid: str) -> Callable[[], str] | None:
+    """Return a function that says which volume of a pod is too large, "" if none is; None without any limit."""
+    limits = {
+        str(volume["name"]): limit
+        for volume in spec.get("volumes") or []
+        if (limit := size_limit(volume.get("emptyDir") or {})) is not None
+    }
+
+    def excess() -> str:
+        for name, limit in limits.items():
+            # A volume in memory has no directory, and the kernel limits it.
+            if tree_size(pod_directory(scratch, uid) / "volumes" / name) > limit:
+                given = next(each["emptyDir"]["sizeLimit"] for each in spec["volumes"] if each["name"] == name)
+                return f'Usage of EmptyDir volume "{name}" exceeds the limit "{given}"'
+        return ""
+
+    return excess if limits else None
 
 
 class MakeDirectory(Struct, frozen=True):

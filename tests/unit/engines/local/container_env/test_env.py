@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_env.config_sources import ConfigSources
 from pumice.engines.local.container_env.env import (
     complete_env,
     container_env,
@@ -12,6 +11,7 @@ from pumice.engines.local.container_env.env import (
     expand_all,
     unknown_references,
 )
+from pumice.engines.local.container_env.references import ConfigSources
 from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder, holder_id
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.container_spec.resource_limits import Processors
-from pumice.engines.local.images.config import ImageConfig
+from pumice.engines.local.container_spec.restrictions import Processors
+from pumice.engines.local.images.sources import ImageConfig
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount

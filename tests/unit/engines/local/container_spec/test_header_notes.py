@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.admission.admit import admit
-from pumice.engines.local.container_spec.header_notes import header_notes
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.preparation.default_settings import default_settings
+from pumice.engines.local.preparation.run_header import header_notes
 from pumice.model.job import Manifest
 from pumice.plugins.shaping import pods
 from pumice.runtime.offline_context import offline_context

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
+from pumice.engines.local.container_spec.restrictions import Processors, cpu_limit, memory_limit, threads_env
 
 
 def with_resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:

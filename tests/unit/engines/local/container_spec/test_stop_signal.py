@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.stop_signal import stop_signal
-from pumice.engines.local.images.config import ImageConfig
+from pumice.engines.local.container_spec.job_inputs import stop_signal
+from pumice.engines.local.images.sources import ImageConfig
 from pumice.engines.local.images.store import Image
 
 

@@ -25,7 +25,7 @@ from pumice.engines.local.daemon.connections import (
     greeted_wire,
     unknown_request,
 )
-from pumice.engines.local.daemon.runtime_directory import socket_address
+from pumice.engines.local.daemon.runtime_files import socket_address
 from pumice.engines.local.rpc.wire import Message
 from pumice.model.problem import Option, Position
 from pumice.store.run_errors import ConnectionFailed, RefusedError, RunError, VersionMismatch

@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pumice.engines.local.daemon.rotated_log import last_lines
+from pumice.engines.local.daemon.background import last_lines
 
 WRITER = """
 import pathlib, sys
-from pumice.engines.local.daemon.rotated_log import RotatedLog
+from pumice.engines.local.daemon.background import RotatedLog
 log = RotatedLog(pathlib.Path(sys.argv[1]), limit=1000)
 for number in range(30):
     log.write(f"line {number} " + "x" * 60)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.daemon import runtime_directory as module
-from pumice.engines.local.daemon.runtime_directory import runtime_directories, socket_address
+from pumice.engines.local.daemon import runtime_files as module
 from pumice.engines.local.daemon.runtime_files import (
     control_socket,
     remove_runtime_files,
+    runtime_directories,
     secrets_file,
+    socket_address,
     sweep_runtime_files,
 )
 from pumice.store.run_errors import RefusedError

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.engines.local.host_access.consent import check_consent, is_ordinary, remember_consent
-from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
+from pumice.engines.local.live_outcome import directory_with_missed_file, unshared_path
 from pumice.store.run_errors import Denied
 from pumice.store.settings import ConsentError, ExtraMount, HostAccess, Settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.host_access.sockets import HostSockets
+from pumice.engines.local.host_access.guards import HostSockets
 
 TABLE = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 111 /run/dbus/system bus

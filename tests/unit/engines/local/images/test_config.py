@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.images.config import ImageConfig, read_config
+from pumice.engines.local.images.sources import ImageConfig, read_config
 
 
 def test_all_fields() -> None:

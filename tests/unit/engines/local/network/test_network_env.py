@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pumice.engines.local.network.network_env import interface_env, loopback_interface, proxy_env
+from pumice.engines.local.network.addresses import interface_env, loopback_interface, proxy_env
 
 
 def test_interfaces() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pumice.engines.local.registry.challenges import challenges
+from pumice.engines.local.registry.registry_client import challenges
 
 BEARER = 'Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a/b:pull,push"'
 

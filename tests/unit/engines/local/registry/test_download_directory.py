@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.registry.download_directory import download_directory
+from pumice.engines.local.registry.pull import download_directory
 from tests.patience import PATIENCE
 
 DIGEST = "sha256:" + "a" * 64

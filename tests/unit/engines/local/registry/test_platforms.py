@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.registry.platforms import Platform, choose, parse_platform, platform_of, this_platform
+from pumice.engines.local.registry.image_reference import Platform, choose, parse_platform, platform_of, this_platform
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.registry import blob_download, registry_client
 from pumice.engines.local.registry.pull import PullReport, pull
-from pumice.engines.local.registry.registry_errors import RegistryError
+from pumice.engines.local.registry.registry_client import RegistryError
 from tests.async_tests import async_test
 from tests.unit.engines.local.images.archives import digest
 from tests.unit.engines.local.registry.false_registry import (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pumice.engines.local.registry.transfer import Transfer
+from pumice.engines.local.registry.blob_download import Transfer
 
 
 def test_text() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
+from pumice.engines.local.scheduling.machine import read_gpu_programs
 
 ANSWERS = """
 case "$1" in

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_env.config_sources import ConfigSources
+from pumice.engines.local.container_env.references import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.volume_plan import (
