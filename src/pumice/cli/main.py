@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
-from pumice.cli.resource_errors import shortage
+from pumice.cli.errors import BAD_INPUT, refuse, shortage
 from pumice.model import VERSION
 from pumice.runtime.process_life import loading
 
@@ -71,13 +71,15 @@ GROUPS: Final = {
         "restart": Command("control.changes:restart", "restart all pods of a run; it costs no retry"),
         "scale": Command("control.changes:scale", "change the number of pods of a running task"),
         "detach": Command("control.changes:detach", "let a foreground run continue without its terminal"),
-        "exec": Command("control.exec:exec_", "run a command in a running pod, or open a terminal there"),
-        "forward": Command("control.forward:forward", "make a port of a running pod available on this machine"),
-        "cp": Command("control.cp:cp", "copy files into a running pod, or out of a pod"),
+        "exec": Command("control.pods:exec_", "run a command in a running pod, or open a terminal there"),
+        "forward": Command("control.pods:forward", "make a port of a running pod available on this machine"),
+        "cp": Command("control.pods:cp", "copy files into a running pod, or out of a pod"),
     },
     "keep and remove runs": {
-        "export": Command("control.export:export", "pack a run into an archive, without secret variables"),
-        "open": Command("control.open:open_", "store the run of an archive of `export`, to be shown like any other"),
+        "export": Command("control.archives:export", "pack a run into an archive, without secret variables"),
+        "open": Command(
+            "control.archives:open_", "store the run of an archive of `export`, to be shown like any other"
+        ),
         "rm": Command("control.changes:remove", "remove the records and logs of runs"),
         "clean": Command("control.clean:clean", "remove old runs"),
     },
@@ -97,7 +99,6 @@ GROUPS: Final = {
 COMMANDS: Final = {name: command for group in GROUPS.values() for name, command in group.items()}
 # Other names of commands, which people know from other programs.
 ALIASES: Final = {"list": "ps", "delete": "rm"}
-BAD_INPUT: Final = 2
 # Programs that people type before a script, with a version at the end.
 _STARTERS: Final = frozenset({"python", "bash", "sh", "torchrun", "mpirun", "mpiexec"})
 INTERRUPTED: Final = 130
@@ -135,6 +136,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _discard_unwritable() -> None:
+    """Discard output that cannot be written. Python would try again at exit, and print an error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _print_error(message: str) -> None:
     with suppress(OSError):
         print(f"pumice: {message}", file=sys.stderr)
@@ -147,8 +157,7 @@ def _run(words: Sequence[str]) -> int:
         _program_parser().print_help(sys.stderr)
         return BAD_INPUT
     if called == words[0] and called not in COMMANDS:
-        print(_no_such_command(called), file=sys.stderr)
-        return BAD_INPUT
+        return _refuse_command(called)
     if called != words[0]:
         # Only --help and --version may come before a command, and both end the program.
         _program_parser().parse_args(words)
@@ -156,7 +165,9 @@ def _run(words: Sequence[str]) -> int:
     # Intermixed, so that flags may come between operands: `pumice explain job.yaml --json worker-1`.
     actions = parser._actions  # noqa: SLF001 - no other way
     takes_args = any(action.dest == "args" for action in actions)
-    before, own = _split(words) if takes_args else (words, None)
+    # What stands before --, and the arguments of the program after it; None without --.
+    mark = words.index("--") if takes_args and "--" in words else None
+    before, own = words[:mark], None if mark is None else [*words[mark + 1 :]]
     args, unknown = parser.parse_known_intermixed_args(before[1:])
     if takes_args:
         unknown, args.args = [*unknown, *args.args], own
@@ -218,14 +229,6 @@ def _help_width() -> int:
     return columns - 2
 
 
-def _split(words: Sequence[str]) -> tuple[Sequence[str], list[str] | None]:
-    """Return what stands before --, and the arguments of the program after it; None without --."""
-    if "--" not in words:
-        return words, None
-    index = words.index("--")
-    return words[:index], [*words[index + 1 :]]
-
-
 def _unknown_arguments(unknown: Sequence[str], flags: Sequence[str], typed: Sequence[str]) -> str:
     """Say what is not known. `typed` is the command, if its program may have arguments."""
     from pumice.model.suggestions import did_you_mean
@@ -261,14 +264,14 @@ def _after_options(typed: Sequence[str], unknown: Sequence[str], flags: Sequence
     return found
 
 
-def _no_such_command(word: str) -> str:
+def _refuse_command(word: str) -> int:
     from pumice.model.suggestions import nearest
 
     # A short word that lacks a letter: `rn`, which is too short for a guess in a document.
     one_more = (name for name in COMMANDS if len(name) == len(word) + 1 and name[0] == word[0] and {*word} <= {*name})
     guess = nearest(word, COMMANDS) or next(one_more, "")
     suggestion = f"did you mean {guess}? " if guess else ""
-    return f"pumice: {word}: no such command\n  hint: {suggestion}pumice --help lists the commands"
+    return refuse(f"pumice: {word}: no such command", f"{suggestion}pumice --help lists the commands")
 
 
 def load_command(name: str) -> CommandModule:
@@ -276,12 +279,3 @@ def load_command(name: str) -> CommandModule:
     with loading():
         found = importlib.import_module(f"pumice.cli.{module}")
     return cast("CommandModule", getattr(found, member) if member else found)
-
-
-def _discard_unwritable() -> None:
-    """Discard output that cannot be written. Python would try again at exit, and print an error."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

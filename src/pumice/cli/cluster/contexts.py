@@ -8,17 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from pumice.cli.runs.arguments import (
-    RunCommand,
-    add_context,
-    add_output,
-    finish,
-    guarded,
-    print_data,
-    print_lines,
-)
+from pumice.cli.runs.arguments import add_context, add_output, finish, guarded, print_data, print_lines, run_command
 from pumice.client import backends
-from pumice.client.backend import Backend, Node
+from pumice.client.backend import Backend
 from pumice.client.run_options.default_context import default_context
 from pumice.client.view.output import columns, table
 from pumice.model.text import escaped
@@ -60,31 +52,24 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(namespace="", all_namespaces=False)
 
 
-async def _nodes(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_node_arguments)
+async def nodes(backend: Backend, args: argparse.Namespace) -> int:
     found = await backend.nodes()
     if args.output:
         print_data({"items": found.nodes}, args.output)
     else:
         names = dict.fromkeys((*_FIRST, *(name for node in found.nodes for name in node.total)))
         rows = [("NODE", "STATUS", *(f"{name.upper()} FREE/TOTAL" for name in names))]
-        rows += [(escaped(node.name), _word(node), *(_amount(node, name) for name in names)) for node in found.nodes]
+        for node in found.nodes:
+            state = ("Ready" if node.ready else "NotReady") + ("" if node.schedulable else ",SchedulingDisabled")
+            amounts = (f"{_amount(node.free, name)}/{_amount(node.total, name)}" for name in names)
+            rows.append((escaped(node.name), state, *amounts))
         print("\n".join(_fitting(rows)))
     print_lines(found.warnings)
     return 0
 
 
-nodes = RunCommand(_node_arguments, _nodes)
-
-
-def _word(node: Node) -> str:
-    return ("Ready" if node.ready else "NotReady") + ("" if node.schedulable else ",SchedulingDisabled")
-
-
-def _amount(node: Node, name: str) -> str:
-    return f"{_text(node.free, name)}/{_text(node.total, name)}"
-
-
-def _text(amounts: Mapping[str, str] | None, name: str) -> str:
+def _amount(amounts: Mapping[str, str] | None, name: str) -> str:
     return "?" if amounts is None else amount_text(name, amounts[name]) if name in amounts else "-"
 
 

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from pumice.cli.control.selecting import add_consent, add_selection, chosen_runs, confirm, said, tell
 from pumice.cli.findings import print_error
-from pumice.cli.runs.arguments import FAILED, RUN_HELP, RunCommand, add_namespace, one_or_more
+from pumice.cli.runs.arguments import FAILED, RUN_HELP, add_namespace, one_or_more, run_command
 from pumice.client.backend import (
     Backend,
     Change,
@@ -28,14 +30,16 @@ from pumice.client.run_options.kinds import read_time
 from pumice.client.values import Status
 from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import Outcome
-from pumice.model.job import Manifest
+from pumice.model.job import Job, Manifest, TaskSpec, scaled
 from pumice.model.problem import Position
+from pumice.model.slot import Slot
 from pumice.model.text import escaped
 from pumice.model.vocabulary import Phase
 from pumice.store.run_errors import InvalidOption, RunError, WaitTimeout
 
 _PROGRESS: Final = 10.0  # seconds between two lines about pods that end
 _MOST_WAITED: Final = 600.0  # seconds, on a cluster: the pods of a lost node never end
+_RESTARTED: Final = frozenset((Outcome.STARTING, Outcome.RUNNING, Outcome.RESTARTING))
 _ENDED: Final[Mapping[str, str]] = {Phase.TERMINATED: "stopped", Phase.ABORTED: "suspended"}
 
 
@@ -45,7 +49,8 @@ def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="end the pods at once, and a process that hangs")
 
 
-async def _stop(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_stop_arguments)
+async def stop(backend: Backend, args: argparse.Namespace) -> int:
     grace = None if args.grace is None else read_time("grace", args.grace)
     runs = await chosen_runs(backend, args, "stop", lambda status: not status.is_finished)
     await confirm(backend, runs, args)
@@ -53,9 +58,6 @@ async def _stop(backend: Backend, args: argparse.Namespace) -> int:
     await _print_outcomes(backend, changed, args)
     await backend.wake()
     return 0 if len(changed) == len(runs) else FAILED
-
-
-stop = RunCommand(_stop_arguments, _stop)
 
 
 async def _change_each(backend: Backend, runs: Sequence[RunRef], change: Change) -> list[RunRef]:
@@ -100,19 +102,13 @@ async def _ended(backend: Backend, runs: list[RunRef]) -> Sequence[Status]:
                 tell(f"{status.run}: {status.phase}, {pods.running + pods.pending or 'its'} pods have not ended")
 
 
-def _suspend_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection(parser, "run or wait")
-
-
-async def _suspend(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(lambda parser: add_selection(parser, "run or wait"))
+async def suspend(backend: Backend, args: argparse.Namespace) -> int:
     runs = await chosen_runs(backend, args, "suspend", lambda status: not status.is_over)
     await confirm(backend, runs, args)
     changed = await _change_each(backend, runs, SuspendRun())
     await _print_outcomes(backend, changed, args)
     return 0 if len(changed) == len(runs) else FAILED
-
-
-suspend = RunCommand(_suspend_arguments, _suspend)
 
 
 def _resume_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +126,8 @@ def _resume_arguments(parser: argparse.ArgumentParser) -> None:
     add_consent(parser)
 
 
-async def _resume(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_resume_arguments)
+async def resume(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.run_options.table import read_values
 
     given = read_values({"env": args.env}, Path(), os.environ)["env"]
@@ -142,9 +139,6 @@ async def _resume(backend: Backend, args: argparse.Namespace) -> int:
         await backend.change(run, ResumeRun(env, documents), tell)
         print(said(backend, run, "resumed", args) if backend.location(run) else run)
     return 0
-
-
-resume = RunCommand(_resume_arguments, _resume)
 
 
 def _secrets(file: str) -> list[Manifest]:
@@ -159,14 +153,8 @@ def _secrets(file: str) -> list[Manifest]:
     return secrets
 
 
-_RESTARTED: Final = frozenset((Outcome.STARTING, Outcome.RUNNING, Outcome.RESTARTING))
-
-
-def _restart_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection(parser, "run")
-
-
-async def _restart(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(lambda parser: add_selection(parser, "run"))
+async def restart(backend: Backend, args: argparse.Namespace) -> int:
     runs = await chosen_runs(backend, args, "restart", lambda status: status.outcome in _RESTARTED)
     await confirm(backend, runs, args)
     for run in runs:
@@ -176,17 +164,14 @@ async def _restart(backend: Backend, args: argparse.Namespace) -> int:
     return 0
 
 
-restart = RunCommand(_restart_arguments, _restart)
-
-
 def _scale_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("replicas", nargs="+", metavar="TASK=N", help="the number of pods of a task")
     add_consent(parser)
 
 
-async def _scale(backend: Backend, args: argparse.Namespace) -> int:
-    from pumice.cli.control.scaling import changed_variables
+@run_command(_scale_arguments)
+async def scale(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.run_options.kinds import REPLICAS, Source
 
     replicas = REPLICAS.read(args.replicas, Source(Position(option="scale")))
@@ -200,13 +185,29 @@ async def _scale(backend: Backend, args: argparse.Namespace) -> int:
             same = wanted == task.replicas
             what = f"{task.name} {f'has {wanted} already' if same else f'{task.replicas} -> {wanted}'}"
             print(said(backend, run, what, args) if backend.location(run) else f"{run}: {what}")
-    if history.status.started is not None and (names := changed_variables(history.job, replicas)):
+    if history.status.started is not None and (names := _changed_variables(history.job, replicas)):
         hint = f"`pumice restart {run}` starts all pods with the new values"
         print(f"warning: pods that run keep their {', '.join(names)}\n  hint: {hint}", file=sys.stderr)
     return 0
 
 
-scale = RunCommand(_scale_arguments, _scale)
+def _changed_variables(job: Job, replicas: Mapping[str, int]) -> list[str]:
+    """Return what a change of sizes does not reach: variables that pods which start now have with other values."""
+    from pumice.plugins.shaping import shaped_pod
+    from pumice.runtime.offline_context import offline_context
+
+    def variables(job: Job, task: TaskSpec) -> dict[str, str]:
+        pod = shaped_pod(Slot(job, task, 0), offline_context().registry.resolve(job.spec.plugins).plugins)
+        variables = (each for container in pod.containers for each in container.get("env") or ())
+        return {each["name"]: each["value"] for each in variables if "value" in each}
+
+    larger = msgspec.structs.replace(job, spec=scaled(job.spec, replicas))
+    changed: dict[str, None] = {}
+    for task, wanted in zip(job.spec.tasks, larger.spec.tasks, strict=True):
+        if task.replicas and wanted.replicas:
+            before, after = variables(job, task), variables(larger, wanted)
+            changed |= dict.fromkeys(name for name, value in after.items() if before.get(name) != value)
+    return list(changed)
 
 
 def _detach_arguments(parser: argparse.ArgumentParser) -> None:
@@ -214,7 +215,8 @@ def _detach_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-async def _detach(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_detach_arguments)
+async def detach(backend: Backend, args: argparse.Namespace) -> int:
     for run in await one_or_more(backend, args.runs):
         detached = await backend.change(run, DetachRun(), tell)
         if backend.location(run):
@@ -222,9 +224,6 @@ async def _detach(backend: Backend, args: argparse.Namespace) -> int:
         else:
             print(*detached)
     return 0
-
-
-detach = RunCommand(_detach_arguments, _detach)
 
 
 def _remove_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,7 +237,8 @@ def _remove_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def _remove(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_remove_arguments)
+async def remove(backend: Backend, args: argparse.Namespace) -> int:
     runs = await chosen_runs(backend, args, "rm", lambda status: args.force or status.is_finished)
     change = RemoveRun(args.force, args.claims)
     await confirm(backend, runs, args)
@@ -249,6 +249,3 @@ async def _remove(backend: Backend, args: argparse.Namespace) -> int:
         print(said(backend, run, "removed", args) if backend.location(run) else run, *map(escaped, others), sep="\n")
     await backend.wake()
     return 0
-
-
-remove = RunCommand(_remove_arguments, _remove)

@@ -6,11 +6,11 @@ import argparse
 import datetime as dt
 import os
 import sys
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import BAD_INPUT, FAILED, RunCommand, add_namespace
+from pumice.cli.errors import agrees, refuse
+from pumice.cli.runs.arguments import FAILED, add_namespace, run_command
 from pumice.client.backend import Backend, Feature
 from pumice.client.run_options.kinds import Source, read_time, size
 from pumice.client.run_options.toml_files import read_user_config
@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-async def _clean(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, waits=False, feature=Feature.CLEAN)
+async def clean(backend: Backend, args: argparse.Namespace) -> int:
     retention = read_user_config(os.environ).retention
     if args.older_than is not None:
         retention = replace(retention, keep_days=_days(args.older_than))
@@ -42,25 +43,16 @@ async def _clean(backend: Backend, args: argparse.Namespace) -> int:
         print("\n".join(found) if found else "nothing to remove", file=sys.stdout if found else sys.stderr)
         return 0
     if not args.yes and not sys.stdin.isatty():
-        what = plural(len(found), "item")
-        print(f"{what} would be removed\n  hint: -y removes them, --dry-run lists them", file=sys.stderr)
-        return BAD_INPUT
-    if not args.yes and not _confirmed(found):
-        return 0
+        return refuse(f"{plural(len(found), 'item')} would be removed", "-y removes them, --dry-run lists them")
+    if not args.yes:
+        print("\n".join(found), file=sys.stderr)
+        if not agrees("Remove them with their logs and data?"):
+            return 0
     code = 0
     async for name, why in leftovers.remove():
         print(f"{name}: {why}" if why else name, file=sys.stderr if why else sys.stdout)
         code = FAILED if why else code
     return code
-
-
-clean = RunCommand(add_arguments, _clean, waits=lambda _args: False, feature=Feature.CLEAN)
-
-
-def _confirmed(found: Sequence[str]) -> bool:
-    print("\n".join(found), file=sys.stderr)
-    print("Remove them with their logs and data? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _days(text: str) -> float:

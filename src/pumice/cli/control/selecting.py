@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from pumice.cli.errors import agrees
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, one_or_more
 from pumice.client.backend import Backend, RunRef, Selection
 from pumice.client.values import Status
@@ -61,22 +62,15 @@ async def confirm(backend: Backend, runs: Sequence[RunRef], args: argparse.Names
         return
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise InvalidOption("nothing was changed: it is another person's", "-y changes it all the same")
-    print("Change it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not agrees("Change it?"):
         raise InvalidOption("nothing was changed")
 
 
 def said(backend: Backend, run: RunRef, what: str, args: argparse.Namespace) -> str:
     """Return what happened to a run of a cluster: `train on prod/ml: suspended`."""
-    return f"{run} on {backend.location(run)}: {what}{_source(backend, args)}"
-
-
-def _source(backend: Backend, args: argparse.Namespace) -> str:
-    """Return what named the cluster if the command line did not."""
-    if args.on:
-        return ""
     source = "PUMICE_ON" if os.environ.get("PUMICE_ON") else "`on =` in config.toml"
-    return f" ({backend.name} is from {source})"
+    named_by = "" if args.on else f" ({backend.name} is from {source})"
+    return f"{run} on {backend.location(run)}: {what}{named_by}"
 
 
 def tell(line: str) -> None:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pumice.cli.findings import print_error
-from pumice.cli.run.chosen import chosen_backend
 from pumice.cli.run.options import add_arguments as add_arguments  # noqa: PLC0414 - a command has it
+from pumice.cli.runs.arguments import open_announced
 from pumice.client.run_options.table import check_foreground
 from pumice.runtime.process_life import loading
 from pumice.store.run_errors import RunError
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         return check(args, checked) or submit(args, checked)
     try:
         check_foreground(vars(args), "add -d, or use `pumice submit`")
-        backend = chosen_backend(args)
+        backend = open_announced(args)
         with backend.prepared_start() as start:
             with loading():
                 from pumice.cli.run.request import run_in_foreground

@@ -7,18 +7,18 @@ import asyncio
 import datetime as dt
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from pumice.cli.errors import BAD_INPUT, agrees
 from pumice.cli.findings import print_error
 from pumice.cli.jobfile import load_reported, load_valid
 from pumice.cli.run import options as run_options
-from pumice.cli.run.chosen import chosen_backend
 from pumice.cli.run.foreground import Foreground
-from pumice.cli.run.replacement import ask_replacement, replaced
 from pumice.cli.run.script import ReadJob, is_script_file, read_script
-from pumice.cli.runs.arguments import finish, open_chosen, print_lines, print_notices
+from pumice.cli.runs.arguments import closing, finish, open_announced, open_chosen, print_lines, print_notices
 from pumice.client import backends
 from pumice.client.backend import Backend, RunRef
 from pumice.client.job_files import JobFile
@@ -28,17 +28,16 @@ from pumice.client.view.output import fit
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.model.job import Manifest
-from pumice.model.problem import FLAGS
+from pumice.model.problem import FLAGS, Option
+from pumice.model.text import escaped
 from pumice.model.units import to_milliseconds
 from pumice.store.event_json import JsonView
 from pumice.store.events import Listener
-from pumice.store.options import Interrupt, Locate
+from pumice.store.options import ClusterOptions, Interrupt, Locate
 from pumice.store.run_errors import DoesNotFit, NameTakenError, RefusedError, RunError
 from pumice.store.run_request import JobSource, RunRequest
 from pumice.store.settings import ConsentError, Settings
 
-T = TypeVar("T")
-BAD_INPUT = 2
 _PATIENCE = 1.0  # seconds for a run that starts at once, until its ports are published
 _POLL = 0.05
 
@@ -50,16 +49,9 @@ def run_in_foreground(args: argparse.Namespace, backend: Backend, start: Callabl
     def show(request: RunRequest) -> int:
         view = _view(args, request.source, on_cluster=backend.waits)
         foreground = Foreground(backend, start(request), view, on_interrupt)
-        return asyncio.run(_closing(backend, foreground.show()))
+        return asyncio.run(closing(backend, foreground.show()))
 
     return with_request(args, backend, show)
-
-
-async def _closing(backend: Backend, work: Coroutine[Any, Any, T]) -> T:
-    try:
-        return await work
-    finally:
-        await backend.close()
 
 
 def with_request(args: argparse.Namespace, backend: Backend, start: Callable[[RunRequest], int]) -> int:
@@ -81,7 +73,7 @@ def with_request(args: argparse.Namespace, backend: Backend, start: Callable[[Ru
         except ConsentError as error:
             return start(request) if _ask_consent(error, request.options.settings, args) else BAD_INPUT
         except NameTakenError as error:
-            return start(replaced(request, error.uid)) if ask_replacement(error, args) else BAD_INPUT
+            return start(_replacing(request, error.uid)) if _ask_replacement(error, args) else BAD_INPUT
     except RunError as error:
         text = error.text(FLAGS)
         print(fit(text, sys.stderr) if isinstance(error, DoesNotFit) else text, file=sys.stderr)
@@ -96,15 +88,41 @@ def _ask_consent(error: ConsentError, settings: Settings, args: argparse.Namespa
     Raises RefusedError if it cannot be remembered.
     """
     print_error(error)
-    if args.file != "-" and not args.json and sys.stdin.isatty() and sys.stderr.isatty():
-        print("Allow this for the jobs of this directory, now and later? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            backends.remember_consent(error, settings)
-            return True
+    if _can_ask(args) and agrees("Allow this for the jobs of this directory, now and later?"):
+        backends.remember_consent(error, settings)
+        return True
     print("to allow it, for this run:", file=sys.stderr)
     if error.remedy is not None:
         print(run_options.typed_again(args, error.remedy, whole=True), file=sys.stderr)
     return False
+
+
+def _ask_replacement(error: NameTakenError, args: argparse.Namespace) -> bool:
+    """Ask whether a finished Job of a cluster is to be replaced.
+
+    Without a terminal, and while that Job runs, the last lines are commands to type.
+    """
+    print(escaped(error.problem.message), file=sys.stderr)
+    if error.needed and _can_ask(args) and agrees("Delete that Job and create this one?"):
+        return True
+    if error.needed:
+        again = run_options.typed_again(args, *error.needed, whole=True)
+        print("to replace it:", again, sep="\n", file=sys.stderr)
+    if error.free:
+        again = run_options.typed_again(args, Option("name", error.free), whole=True)
+        print("under another name:", again, sep="\n", file=sys.stderr)
+    return False
+
+
+def _can_ask(args: argparse.Namespace) -> bool:
+    return args.file != "-" and not args.json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _replacing(request: RunRequest, uid: str) -> RunRequest:
+    """Return a request that replaces this finished Job, whatever it owns and whoever submitted it, and no other."""
+    cluster = request.options.cluster or ClusterOptions()
+    cluster = replace(cluster, replace=True, replaced_uid=uid, delete_claims=True, yes=True)
+    return replace(request, options=replace(request.options, cluster=cluster))
 
 
 def _read_job(args: argparse.Namespace) -> ReadJob | None:
@@ -131,13 +149,13 @@ def _read_job(args: argparse.Namespace) -> ReadJob | None:
 def check(args: argparse.Namespace, checked: list[CheckedRun]) -> int:
     """Check the run of a file as if it started now, and append it; return the exit code if it cannot be submitted."""
     try:
-        backend = chosen_backend(args)
+        backend = open_announced(args)
     except RunError as error:
         print_error(error)
         return error.exit_code
 
     def start(request: RunRequest) -> int:
-        checked.append(finish(_closing(backend, backend.check(request)), waits=backend.waits))
+        checked.append(finish(closing(backend, backend.check(request)), waits=backend.waits))
         return 0
 
     return with_request(args, backend, start)
@@ -146,7 +164,7 @@ def check(args: argparse.Namespace, checked: list[CheckedRun]) -> int:
 def submit(args: argparse.Namespace, checked: Sequence[CheckedRun]) -> int:
     """Start runs in processes of their own, and print their names."""
     backend = open_chosen(args)
-    code = asyncio.run(_closing(backend, _submit(backend, checked)))
+    code = asyncio.run(closing(backend, _submit(backend, checked)))
     print_notices()
     print_lines(backend.warnings(submitted=True))
     return code
@@ -209,15 +227,6 @@ def _view(args: argparse.Namespace, locate: Locate, *, on_cluster: bool) -> List
     local = partial(run_options.next_step, args, locate)
     next_step = partial(run_options.next_on_cluster, args) if on_cluster else local
     if args.json:
-        return JsonView(_write_out, next_step)
-    times = _time_of_day if args.timestamps else None
+        return JsonView(lambda text: print(text, end="", flush=True), next_step)
+    times = (lambda: to_milliseconds(dt.datetime.now(dt.UTC))) if args.timestamps else None
     return TextView(Screen.of(sys.stdout, sys.stderr), locate, next_step, prefix=not args.no_prefix, timestamps=times)
-
-
-def _time_of_day() -> str:
-    return to_milliseconds(dt.datetime.now(dt.UTC))
-
-
-def _write_out(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

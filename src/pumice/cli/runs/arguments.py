@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 
+from pumice.cli.errors import BAD_INPUT
 from pumice.cli.findings import print_error
 from pumice.client.backend import Backend, Feature, RunRef, complete
 from pumice.client.backends import LOCAL, open_backend
@@ -20,8 +22,8 @@ from pumice.store.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunErro
 from pumice.store.run_names import LAST, is_directory_name, parse_pod
 
 T = TypeVar("T")
+Work: TypeAlias = Callable[[Backend, argparse.Namespace], Coroutine[Any, Any, int]]
 _NAMESPACE_HELP: Final = "the namespace of the Jobs; default all on this machine, the context's on a cluster"
-BAD_INPUT: Final = 2
 FAILED: Final = 1
 NOT_SUCCESSFUL: Final = 100
 NOT_FINISHED: Final = 101
@@ -35,6 +37,10 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="", metavar="NS", help=_NAMESPACE_HELP)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
     add_context(parser)
+
+
+def add_run(parser: argparse.ArgumentParser, default: str = "@last") -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {default}")
 
 
 def add_context(parser: argparse._ActionsContainer) -> None:
@@ -57,11 +63,26 @@ def chosen_context(args: argparse.Namespace) -> str:
 
 def open_chosen(args: argparse.Namespace) -> Backend:
     """Return the backend that the flags, PUMICE_ON or the user's config.toml name. Raises InvalidOption."""
-    namespace, on = _namespace(args), chosen_context(args)
-    if not on:
+    namespace: str = args.namespace
+    if namespace and args.all_namespaces:
+        raise InvalidOption("cannot be combined with -n", "leave out one of them", Position("-A"))
+    if namespace and not is_directory_name(namespace):
+        raise InvalidOption(f"{namespace}: cannot be a namespace", "pumice ps -o wide shows them", Position("-n"))
+    if not (on := chosen_context(args)):
         return open_backend(namespace=namespace)
     backend = open_backend(on, namespace, None, args.kubeconfig, args.all_namespaces)
     backend.listen(lambda text: print(escaped(text), file=sys.stderr, flush=True))
+    return backend
+
+
+def open_announced(args: argparse.Namespace) -> Backend:
+    """Return the same for a command that starts runs; say so if nothing that was typed names it."""
+    backend = open_chosen(args)
+    if backend.waits and not args.on:
+        source = "PUMICE_ON" if os.environ.get("PUMICE_ON") else "config.toml"
+        print(f"on {backend.name}, as {source} says", file=sys.stderr)
+    if args.namespace and not backend.waits:
+        raise InvalidOption("is only for runs on a cluster", "write metadata.namespace", Position(option="namespace"))
     return backend
 
 
@@ -78,20 +99,14 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument("-o", "--output", choices=choices, help="print data instead of text")
 
 
-class RunCommand:
+class RunCommand(Struct, frozen=True):
     """A command on runs. `waits` says whether it waits for something: then it needs an event loop, which loads long."""
 
-    def __init__(
-        self,
-        add_arguments: Callable[[argparse.ArgumentParser], None],
-        work: Callable[[Backend, argparse.Namespace], Coroutine[Any, Any, int]],
-        *,
-        waits: Callable[[argparse.Namespace], bool] = lambda _args: True,
-        feature: Feature | None = None,
-        no_such_run: int = BAD_INPUT,
-    ) -> None:
-        self.add_arguments = add_arguments
-        self._work, self._waits, self._feature, self._no_such_run = work, waits, feature, no_such_run
+    work: Work
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    waits: Callable[[argparse.Namespace], bool] | bool = True
+    feature: Feature | None = None  # of the backend
+    no_such_run: int = BAD_INPUT  # the exit code
 
     def run(self, args: argparse.Namespace) -> int:
         """Print what the service did since the last command and meanwhile, and errors; return the exit code."""
@@ -99,17 +114,27 @@ class RunCommand:
         def work() -> int:
             backend = open_chosen(args)
             print_lines([*backend.notices(), *backend.warnings()])
-            if self._feature is not None and (problem := backend.supports(self._feature)) is not None:
+            if self.feature is not None and (problem := backend.supports(self.feature)) is not None:
                 raise Unsupported(problem.message, problem.hint)
-            return finish(self._closing(backend, args), waits=backend.waits or self._waits(args))
+            waits = self.waits(args) if callable(self.waits) else self.waits
+            return finish(closing(backend, self.work(backend, args)), waits=backend.waits or waits)
 
-        return guarded(work, self._no_such_run)
+        return guarded(work, self.no_such_run)
 
-    async def _closing(self, backend: Backend, args: argparse.Namespace) -> int:
-        try:
-            return await self._work(backend, args)
-        finally:
-            await backend.close()
+
+def run_command(
+    add_arguments: Callable[[argparse.ArgumentParser], None], **options: Any
+) -> Callable[[Work], RunCommand]:
+    """Make a command of a coroutine; the options are those of RunCommand."""
+    return lambda work: RunCommand(work, add_arguments, **options)
+
+
+async def closing(backend: Backend, work: Coroutine[Any, Any, T]) -> T:
+    """Do the work, and close the connections of the backend."""
+    try:
+        return await work
+    finally:
+        await backend.close()
 
 
 def finish(work: Coroutine[Any, Any, T], *, waits: bool) -> T:
@@ -119,15 +144,6 @@ def finish(work: Coroutine[Any, Any, T], *, waits: bool) -> T:
     import asyncio
 
     return asyncio.run(work)
-
-
-def _namespace(args: argparse.Namespace) -> str:
-    namespace: str = args.namespace
-    if namespace and args.all_namespaces:
-        raise InvalidOption("cannot be combined with -n", "leave out one of them", Position("-A"))
-    if namespace and not is_directory_name(namespace):
-        raise InvalidOption(f"{namespace}: cannot be a namespace", "pumice ps -o wide shows them", Position("-n"))
-    return namespace
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -170,18 +186,14 @@ async def run_or_pod(backend: Backend, text: str) -> tuple[RunRef, str]:
 async def find_pod(backend: Backend, text: str) -> tuple[RunRef, str]:
     """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRun."""
     found = parse_pod(text)
-    if found is None:
-        raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX", await _a_pod_of(backend, text))
-    return await backend.find(found[0]), found[1]
-
-
-async def _a_pod_of(backend: Backend, text: str) -> str:
-    """Return a hint for who names a run where a pod is wanted; empty if no run is named so."""
+    if found is not None:
+        return await backend.find(found[0]), found[1]
+    hint = ""
     with suppress(RunError):
         run = await backend.find(text)
         gang = (await backend.status(run)).gang
-        return f"{text} is a run; a pod of it is {run}/{gang[0].task}-0" if gang else ""
-    return ""
+        hint = f"{text} is a run; a pod of it is {run}/{gang[0].task}-0" if gang else ""
+    raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX", hint)
 
 
 async def one_or_more(backend: Backend, texts: Sequence[str]) -> list[RunRef]:

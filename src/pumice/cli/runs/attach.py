@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import aclosing
 
-from pumice.cli.runs.arguments import RUN_HELP, RunCommand, add_namespace, chosen_run
+from pumice.cli.runs.arguments import add_namespace, add_run, chosen_run, run_command
 from pumice.client.backend import Backend, RunRef
 from pumice.client.values import Status
 from pumice.client.view.screen import Screen
@@ -24,13 +24,14 @@ from pumice.store.run_end import RunEnded
 
 
 def _attach_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    add_run(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
     parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
     add_namespace(parser)
 
 
-async def _attach(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_attach_arguments)
+async def attach(backend: Backend, args: argparse.Namespace) -> int:
     import asyncio
 
     run = await chosen_run(backend, args.run)
@@ -104,15 +105,13 @@ def _show_end(history: RunHistory, view: Listener) -> int:
     return 1 if status.exit_code is None else status.exit_code
 
 
-attach = RunCommand(_attach_arguments, _attach)
-
-
 def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    add_run(parser)
     add_namespace(parser)
 
 
-async def _replay(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_replay_arguments, waits=False)
+async def replay(backend: Backend, args: argparse.Namespace) -> int:
     run = await chosen_run(backend, args.run)
     record = (await backend.history(run)).record
     history, entries = RunHistory(record), [each async for part in backend.journal(run) for each in part]
@@ -128,6 +127,3 @@ async def _replay(backend: Backend, args: argparse.Namespace) -> int:
         elif isinstance(event, RunEvent):
             view(event)
     return 0
-
-
-replay = RunCommand(_replay_arguments, _replay, waits=lambda _args: False)

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, chosen_run, print_data
+from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, print_data, run_command
 from pumice.client.backend import Backend, Selection
 from pumice.client.history_values import attempts
 from pumice.client.view.output import table
@@ -28,12 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-async def _history(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, waits=False)
+async def history(backend: Backend, args: argparse.Namespace) -> int:
     if not args.events and not await _is_run(backend, args.name):
         return await _runs(backend, args)
     run = await chosen_run(backend, args.name)
     if args.events:
-        return _events([entry async for entries in backend.journal(run) for entry in entries], args)
+        entries = [entry async for part in backend.journal(run) for entry in part]
+        if args.output:
+            print_data({"items": [_plain(entry) for entry in entries]}, args.output)
+        else:
+            for entry in entries:
+                print(entry.time.isoformat(timespec="milliseconds"), entry.kind, escaped(_about(entry)))
+        return 0
     run_history = await backend.history(run)
     found = attempts(run_history)
     if args.output:
@@ -47,9 +54,6 @@ async def _history(backend: Backend, args: argparse.Namespace) -> int:
         rows.append((str(each.number), took, each.first_failure, each.policy))
     print("\n".join(table(rows)))
     return 0
-
-
-history = RunCommand(add_arguments, _history, waits=lambda _args: False)
 
 
 async def _is_run(backend: Backend, text: str | None) -> bool:
@@ -88,14 +92,6 @@ async def _runs(backend: Backend, args: argparse.Namespace) -> int:
 
 def _took(seconds: float | None) -> str:
     return "-" if seconds is None else elapsed_text(seconds)
-
-
-def _events(entries: list[Entry], args: argparse.Namespace) -> int:
-    if args.output:
-        print_data({"items": [_plain(entry) for entry in entries]}, args.output)
-    for entry in [] if args.output else entries:
-        print(entry.time.isoformat(timespec="milliseconds"), entry.kind, escaped(_about(entry)))
-    return 0
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

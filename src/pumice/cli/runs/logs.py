@@ -8,12 +8,13 @@ import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import RunCommand, add_namespace, chosen_run, run_or_pod
+from pumice.cli.runs.arguments import add_namespace, chosen_run, run_command, run_or_pod
 from pumice.client.backend import Backend, RunRef
 from pumice.client.history_values import pod_names
 from pumice.client.log_lines import moment_of
@@ -43,10 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pod", action="append", default=[], metavar="P", help="only this pod of a run; repeatable")
     parser.add_argument("--task", action="append", default=[], metavar="T", help="only pods of this task; repeatable")
     parser.add_argument("-c", "--container", default="", metavar="C", help="only this container")
-    parser.add_argument("--attempt", type=_positive, default=0, metavar="A", help="only this attempt of the job")
+    parser.add_argument(
+        "--attempt", type=partial(_number, least=1), default=0, metavar="A", help="only this attempt of the job"
+    )
     parser.add_argument("--previous", action="store_true", help="of each container, the execution before its newest")
     parser.add_argument("--since", metavar="10m", help="only lines of the last 10 minutes")
-    parser.add_argument("--tail", type=_natural, metavar="N", help="only the last N lines of all that would be printed")
+    parser.add_argument("--tail", type=_number, metavar="N", help="only the last N lines of all that would be printed")
     parser.add_argument("--grep", metavar="RE", help="only lines in which a regular expression (Python's) is found")
     parser.add_argument("-t", "--timestamps", action="store_true", help="print the time before each line")
     parser.add_argument("--no-prefix", action="store_true", help="print lines without the names of their pods")
@@ -54,23 +57,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-def _positive(text: str) -> int:
-    return _number(text, 1)
-
-
-def _natural(text: str) -> int:
-    return _number(text, 0)
-
-
-def _number(text: str, least: int) -> int:
+def _number(text: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
     return int(text)
 
 
-async def _logs(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, waits=lambda args: args.follow)
+async def logs(backend: Backend, args: argparse.Namespace) -> int:
     selection = _selection(backend, args)
-    chosen = await _chosen(backend, _targets(args))
+    chosen = await _chosen(backend, args)
     views, sources = [], []
     for run, pods, history in chosen:
         label = f"{run}/" if len(chosen) > 1 else ""
@@ -101,9 +97,6 @@ async def _logs(backend: Backend, args: argparse.Namespace) -> int:
     return 0
 
 
-logs = RunCommand(add_arguments, _logs, waits=lambda args: args.follow)
-
-
 def _selection(backend: Backend, args: argparse.Namespace) -> LogSelection:
     if args.attempt and args.previous:
         raise InvalidOption("cannot be combined with --attempt", "leave out one of them", Position(option="previous"))
@@ -129,19 +122,17 @@ def _selection(backend: Backend, args: argparse.Namespace) -> LogSelection:
     )
 
 
-def _targets(args: argparse.Namespace) -> list[str]:
-    """Return the runs and pods that are named; `--pod` names pods of the runs. Raises InvalidOption."""
+async def _chosen(backend: Backend, args: argparse.Namespace) -> list[tuple[RunRef, frozenset[str], RunHistory]]:
+    """Return the runs that were named, each with its pods; none for all of them. A run is tried before a pod.
+
+    `--pod` names pods of the runs. Raises InvalidOption and NoSuchRun.
+    """
     named = next((target for target in args.targets if "/" in target), "") if args.pod else ""
     if named:
         raise InvalidOption(f"{named} names a pod already", "name the run, or leave out --pod", Position(option="pod"))
     if wrong := next((pod for pod in args.pod if parse_pod(pod) is None or "/" in pod), ""):
         raise InvalidOption(f"{escaped(wrong)}: must be TASK-INDEX, such as worker-0", where=Position(option="pod"))
-    runs = args.targets or [LAST]
-    return [f"{run}/{pod}" for run in runs for pod in args.pod] or args.targets
-
-
-async def _chosen(backend: Backend, targets: Sequence[str]) -> list[tuple[RunRef, frozenset[str], RunHistory]]:
-    """Return the runs that were named, each with its pods; none for all of them. A run is tried before a pod."""
+    targets = [f"{run}/{pod}" for run in args.targets or [LAST] for pod in args.pod] or args.targets
     if not targets:
         run = await chosen_run(backend, None)
         return [(run, frozenset(), await backend.history(run))]
@@ -231,11 +222,7 @@ class _View:
         self._seen.add(execution)
         if execution.attempt > self._attempt:
             self._attempt = execution.attempt
-            return (
-                f"{self.label}attempt {execution.attempt}"
-                if not self.label
-                else f"{self.label[:-1]} attempt {execution.attempt}"
-            )
+            return f"{self.label[:-1]} attempt {execution.attempt}".lstrip()
         return f"{pod} restart {execution.restart}" if execution.restart else ""
 
     def fast_prefix(self, execution: Execution) -> bytes:
@@ -252,7 +239,9 @@ class _View:
             return
         coloured, lines = style_for(sys.stdout).coloured, list[str]()
         for _, execution, time, _, text in batches:
-            start = f"{_moment(time)} " if self.args.timestamps else ""
+            # As `run --timestamps` prints it.
+            moment = "-" if time == UNKNOWN else to_milliseconds(moment_of(time))
+            start = f"{moment} " if self.args.timestamps else ""
             if self.prefix is not None:
                 start += self.label + self.prefix.text(execution.pod, execution.container, coloured=coloured)
             lines += [start + line for line in _lines(text)]
@@ -273,8 +262,3 @@ class _View:
 
 def _lines(text: bytes) -> list[str]:
     return text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
-
-
-def _moment(time: int) -> str:
-    """As `run --timestamps` prints it."""
-    return "-" if time == UNKNOWN else to_milliseconds(moment_of(time))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, print_data, print_lines
+from pumice.cli.runs.arguments import add_namespace, add_output, print_data, print_lines, run_command
 from pumice.client.backend import Backend, Listing, Selection
 from pumice.client.values import Status, requested
 from pumice.client.view.output import columns, table
@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "wide", "name")
 
 
-async def _ps(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, waits=lambda args: args.watch)
+async def ps(backend: Backend, args: argparse.Namespace) -> int:
     if args.all and args.active:
         raise InvalidOption("cannot be combined with --active", "leave out one of them", Position(option="all"))
     chosen = {"amounts": args.output == "wide", "labels": args.selector, "by_me": args.mine}
@@ -65,9 +66,6 @@ async def _ps(backend: Backend, args: argparse.Namespace) -> int:
             print("\n".join(lines(found, backend.now(), wide=form == "wide")))
     print_lines(found.warnings)
     return 0
-
-
-ps = RunCommand(add_arguments, _ps, waits=lambda args: args.watch)
 
 
 async def _watch(backend: Backend, selection: Selection, args: argparse.Namespace) -> None:
@@ -103,7 +101,7 @@ def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
     queue = ("QUEUE",) if has_queues else ()
     rows = [("RUN", "STATUS", "PODS", "TRY", "AGE", *queue, *(_WIDE if wide else ()), "NOTE")]
     for each in found.runs:
-        more = tuple(_wide(each, found.amounts.get(each.uid))) if wide else ()
+        more = _wide(each, found.amounts.get(each.uid)) if wide else ()
         more = (each.queue or "-", *more) if has_queues else more
         attempts = f"{each.attempt}/{each.max_attempts}" if each.max_attempts else str(each.attempt)
         pods = f"{each.pods.succeeded if each.is_finished else each.pods.running}/{each.pods.total}"
@@ -117,10 +115,9 @@ def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
     return [line if width is None else line[:width] for line in table(rows)]
 
 
-def _wide(found: Status, holds: Mapping[str, Quantity] | None) -> Iterator[str]:
-    """Yield the further columns. The amounts are those that the run holds, or needs to start."""
-    yield found.phase if found.readable else "?"
-    yield str(found.priority)
-    yield from (text or "-" for text in requested(found, holds))
-    yield from (found.mode, found.host, found.namespace, found.file, found.uid, found.workdir or "-")
-    yield ", ".join(map(str, found.published)) or "-"
+def _wide(found: Status, holds: Mapping[str, Quantity] | None) -> tuple[str, ...]:
+    """Return the further columns. The amounts are those that the run holds, or needs to start."""
+    amounts = (text or "-" for text in requested(found, holds))
+    about = (found.mode, found.host, found.namespace, found.file, found.uid, found.workdir or "-")
+    ports = ", ".join(map(str, found.published)) or "-"
+    return found.phase if found.readable else "?", str(found.priority), *amounts, *about, ports

@@ -19,13 +19,14 @@ from pumice.cli.runs.arguments import (
     RUN_HELP,
     STOPPED,
     TIMED_OUT,
-    RunCommand,
     add_namespace,
     add_output,
+    add_run,
     chosen_run,
     one_or_more,
     print_data,
     print_lines,
+    run_command,
 )
 from pumice.client.backend import Backend
 from pumice.client.run_options.kinds import read_time
@@ -45,14 +46,15 @@ _EXIT_CODES: Final = {
 
 
 def _get_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    add_run(parser)
     parser.add_argument("--exit-code", action="store_true", help="report by the exit code how the run ended")
     parser.add_argument("--code", metavar="DIR", help="write the code of the run, as submitted, into a new directory")
     add_namespace(parser)
     add_output(parser)
 
 
-async def _get(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_get_arguments, waits=False)
+async def get(backend: Backend, args: argparse.Namespace) -> int:
     try:
         run = await chosen_run(backend, args.run)
     except NoSuchRun as error:
@@ -67,15 +69,11 @@ async def _get(backend: Backend, args: argparse.Namespace) -> int:
         left_out = write_code(str(run), await backend.code(run), Path(args.code))
         print_lines([f"left out, because they look like credentials: {', '.join(left_out)}"] if left_out else [])
         print(args.code)
-        return exit_code(status) if args.exit_code else 0
-    if args.output == "yaml":
+    elif args.output == "yaml":
         print(submitted(await backend.history(run)), end="")
-        return exit_code(status) if args.exit_code else 0
-    print_data({**await backend.job(run), "run": msgspec.to_builtins(status)}, args.output or "yaml")
+    else:
+        print_data({**await backend.job(run), "run": msgspec.to_builtins(status)}, args.output or "yaml")
     return exit_code(status) if args.exit_code else 0
-
-
-get = RunCommand(_get_arguments, _get, waits=lambda _args: False)
 
 
 def submitted(history: RunHistory) -> str:
@@ -101,7 +99,8 @@ def _wait_arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace(parser)
 
 
-async def _wait(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(_wait_arguments, no_such_run=NO_SUCH_RUN)
+async def wait(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.waiting import wait as wait_for
 
     check_goal(args.goal, "--for")
@@ -120,9 +119,6 @@ async def _wait(backend: Backend, args: argparse.Namespace) -> int:
             print(escaped(f"{each.run} {each.outcome}: {said}".removesuffix(": ")))
     codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or each.reached(args.goal)]
     return (min if args.any else max)(codes, default=0)
-
-
-wait = RunCommand(_wait_arguments, _wait, no_such_run=NO_SUCH_RUN)
 
 
 def _code(found: Status, goal: str) -> int:

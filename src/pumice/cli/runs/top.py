@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
-from pumice.cli.runs.arguments import RUN_HELP, RunCommand, add_namespace, add_output, print_data
+from pumice.cli.runs.arguments import add_namespace, add_output, add_run, print_data, run_command
 from pumice.client.backend import Backend, Feature, RunRef, Selection, Usage
 from pumice.client.run_options.kinds import read_time
 from pumice.client.view.output import table
@@ -17,20 +17,20 @@ from pumice.client.view.screen import Screen
 from pumice.model.problem import Position
 from pumice.model.units import size_text
 from pumice.store.run_errors import InvalidOption
-from pumice.store.sample_file import Sample
 
 _SHORTEST = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default all active runs")
+    add_run(parser, "all active runs")
     parser.add_argument("--interval", default="2s", metavar="2s", help="time between two samples on a terminal")
     parser.add_argument("--json", action="store_true", help="print one JSON object per pod")
     add_namespace(parser)
     add_output(parser)
 
 
-async def _top(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, feature=Feature.USAGE)
+async def top(backend: Backend, args: argparse.Namespace) -> int:
     interval = read_time("interval", args.interval)
     if interval < _SHORTEST:
         raise InvalidOption(f"{args.interval}: must be {_SHORTEST:g}s or more", "", Position(option="interval"))
@@ -44,16 +44,15 @@ async def _top(backend: Backend, args: argparse.Namespace) -> int:
         if args.json:
             _print_objects(found)
         else:
-            height = screen.size()[1] - 1 if screen.terminal is not None else None
-            screen.draw(_clipped(lines(found, by_use=True), height))
+            shown, height = lines(found, by_use=True), screen.size()[1] - 1
+            if screen.terminal is not None and len(shown) > height:
+                shown[height - 1 :] = [f"and {len(shown) - height + 1} more"]
+            screen.draw(shown)
         if not any(each.live for each in found.values()):
             # Leave the last table on the screen.
             print(file=sys.stderr)
             return 0
         await asyncio.sleep(interval)
-
-
-top = RunCommand(add_arguments, _top, feature=Feature.USAGE)
 
 
 async def _usage(backend: Backend, chosen: RunRef | None) -> dict[str, Usage]:
@@ -96,21 +95,8 @@ def lines(found: Mapping[str, Usage], *, by_use: bool = False) -> list[str]:
     rows = [("RUN", "POD", "CPU", "MEMORY", *more)]
     for run, usage in found.items():
         ordered = sorted(usage.samples, key=lambda each: each.cpu, reverse=True) if by_use else usage.samples
-        rows += [
-            (run, each.pod, f"{each.cpu:.2f}", size_text(each.memory), *_gpu(each)[: len(more)]) for each in ordered
-        ]
+        for each in ordered:
+            percent = "unknown" if each.gpu is None else f"{each.gpu:.0f}%"
+            gpus = (f"{percent} of {each.gpus}", size_text(each.gpu_memory)) if each.gpus else ("-", "-")
+            rows.append((run, each.pod, f"{each.cpu:.2f}", size_text(each.memory), *gpus[: len(more)]))
     return table(rows)
-
-
-def _gpu(sample: Sample) -> tuple[str, str]:
-    if not sample.gpus:
-        return "-", "-"
-    percent = "unknown" if sample.gpu is None else f"{sample.gpu:.0f}%"
-    return f"{percent} of {sample.gpus}", size_text(sample.gpu_memory)
-
-
-def _clipped(shown: Sequence[str], height: int | None) -> list[str]:
-    """Return the lines that fit a terminal, and how many do not."""
-    if height is None or len(shown) <= height:
-        return list(shown)
-    return [*shown[: height - 1], f"and {len(shown) - height + 1} more"]

@@ -10,10 +10,10 @@ import signal
 import sys
 import threading
 import webbrowser
-from collections.abc import Mapping
 
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.findings import print_error
-from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace, open_chosen
+from pumice.cli.runs.arguments import FAILED, add_namespace, open_chosen
 from pumice.store.run_errors import InvalidOption, RunError
 
 _HIGHEST_PORT = 65535
@@ -36,13 +36,9 @@ def run(args: argparse.Namespace) -> int:
         return FAILED
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            print(
-                f"pumice ui: port {args.port} is in use\n  hint: without --port a free one is chosen", file=sys.stderr
-            )
-            return BAD_INPUT
+            return refuse(f"pumice ui: port {args.port} is in use", "without --port a free one is chosen")
         if error.errno == errno.EACCES:
-            print(f"pumice ui: port {args.port}: permission denied\n  hint: choose one above 1023", file=sys.stderr)
-            return BAD_INPUT
+            return refuse(f"pumice ui: port {args.port}: permission denied", "choose one above 1023")
         print(f"pumice ui: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         return FAILED
 
@@ -65,7 +61,9 @@ async def _serve(args: argparse.Namespace) -> int:
             address = starting.result()
             print(address, flush=True)
             print("this address works once; Ctrl-C stops the page, not the runs", file=sys.stderr, flush=True)
-            if not args.no_open and _has_display(os.environ):
+            # A browser with windows: one in the terminal would take the terminal.
+            has_display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+            if not args.no_open and has_display:
                 # In a thread: some browsers start slowly, and others run in the foreground.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
             await stopped
@@ -76,11 +74,6 @@ async def _serve(args: argparse.Namespace) -> int:
         await server.stop()
         await backend.close()
     return 0
-
-
-def _has_display(environ: Mapping[str, str]) -> bool:
-    """Whether a browser with windows can be opened: one in the terminal would take the terminal."""
-    return sys.platform == "darwin" or any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _port(text: str) -> int:

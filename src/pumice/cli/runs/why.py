@@ -6,7 +6,7 @@ import argparse
 
 import msgspec
 
-from pumice.cli.runs.arguments import RunCommand, add_namespace, add_output, chosen_run, print_data, run_or_pod
+from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, print_data, run_command, run_or_pod
 from pumice.client.backend import Backend
 from pumice.diagnosis.why import why_lines
 from pumice.model.text import escaped
@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-async def _why(backend: Backend, args: argparse.Namespace) -> int:
+@run_command(add_arguments, waits=False)
+async def why(backend: Backend, args: argparse.Namespace) -> int:
     run, pod = await run_or_pod(backend, args.target) if args.target else (await chosen_run(backend, None), "")
     found = await backend.why(run, pod)
     if args.output:
@@ -29,6 +30,3 @@ async def _why(backend: Backend, args: argparse.Namespace) -> int:
     else:
         print(escaped("\n".join(why_lines(found, backend.now())), lines=True))
     return 0
-
-
-why = RunCommand(add_arguments, _why, waits=lambda _args: False)

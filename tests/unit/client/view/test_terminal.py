@@ -14,7 +14,7 @@ from tests.meta.tree import SOURCE, source_modules
 
 # Modules that write what no Terminal escapes: it is their own, or checked, or not for a terminal.
 PAST_THE_TERMINAL = {
-    "cli/control/export.py",  # an archive, which is refused on a terminal
+    "cli/control/archives.py",  # an archive, which is refused on a terminal
     "cli/control/relay.py",  # what a command in a pod writes
     "cli/program.py",  # a message without any value
     "cli/runs/logs.py",  # log lines in a pipe

@@ -1,9 +1,11 @@
-"""Messages for the errors that Python raises when memory, threads or processes run out."""
+"""What the command line says where it cannot go on: input that it refuses, and resources that ran out."""
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
+BAD_INPUT: Final = 2
 _MEMORY: Final = "there is not enough memory: see ulimit -v, and the memory of the control group that this runs in"
 _THREADS: Final = (
     "no further process is allowed: see ulimit -u, ulimit -v, and the pids of the control group that this runs in"
@@ -14,6 +16,18 @@ _MESSAGES: Final[tuple[tuple[type[Exception], str, str], ...]] = (
     (ImportError, "failed to map segment", _MEMORY),
     (ImportError, "cannot allocate memory", _MEMORY),
 )
+
+
+def refuse(message: object, hint: str = "") -> int:
+    """Print why input is not accepted, or cannot be used; return the exit code of bad input."""
+    print(message, *([f"  hint: {hint}"] if hint else []), sep="\n", file=sys.stderr)
+    return BAD_INPUT
+
+
+def agrees(question: str) -> bool:
+    """Ask a person, who types y or yes; anything else is a no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def shortage(error: BaseException) -> str:

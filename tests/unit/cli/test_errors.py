@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from pumice.cli.errors import shortage
 from pumice.cli.main import main
 from pumice.cli.offline import schema
-from pumice.cli.resource_errors import shortage
 
 THREADS = RuntimeError("can't start new thread")
 
