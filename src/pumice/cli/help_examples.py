@@ -5,38 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 EXAMPLES: Final = {
-    "init": (
-        "pumice init train.py --workers 4",
-        "pumice init tune.py --framework ray --gpus 1 -o tune-gpu.yaml",
-    ),
-    "validate": (
-        "pumice validate job.yaml",
-        "pumice validate job.yaml --on prod -n team-a",
-    ),
-    "render": (
-        "pumice render job.yaml",
-        "pumice render job.yaml --gang native -o json",
-    ),
-    "explain": (
-        "pumice explain job.yaml",
-        "pumice explain job.yaml worker-1",
-    ),
-    "plugins": (
-        "pumice plugins",
-        "pumice plugins pytorch",
-    ),
+    "init": ("pumice init train.py --workers 4", "pumice init tune.py --framework ray --gpus 1 -o tune-gpu.yaml"),
+    "validate": ("pumice validate job.yaml", "pumice validate job.yaml --on prod -n team-a"),
+    "render": ("pumice render job.yaml", "pumice render job.yaml --gang native -o json"),
+    "explain": ("pumice explain job.yaml", "pumice explain job.yaml worker-1"),
+    "plugins": ("pumice plugins", "pumice plugins pytorch"),
     "run": (
         "pumice run train.py --workers 2 -- --lr 0.1",
         "pumice run job.yaml --fit --env EPOCHS=1 --mount ./src:/workspace:ro",
     ),
-    "image": (
-        "pumice image add registry.example/app:v1=./app",
-        "pumice image pull python:3.12",
-    ),
-    "simulate": (
-        "pumice simulate job.yaml --fail worker-1@30s:137",
-        "pumice simulate job.yaml -s scenario.yaml",
-    ),
+    "image": ("pumice image add registry.example/app:v1=./app", "pumice image pull python:3.12"),
+    "simulate": ("pumice simulate job.yaml --fail worker-1@30s:137", "pumice simulate job.yaml -s scenario.yaml"),
     "webhook": (
         "pumice webhook --kubeconfig ~/.kube/config --listen 10.0.0.5:9443 --register",
         "pumice webhook --service pumice-webhook --namespace pumice-system",
@@ -51,10 +30,7 @@ EXAMPLES: Final = {
     ),
     "contexts": ("pumice contexts", "pumice contexts -o json"),
     "nodes": ("pumice nodes", "pumice nodes --on prod"),
-    "schema": (
-        "pumice schema > job.schema.json",
-        "pumice schema | jq .properties.spec",
-    ),
+    "schema": ("pumice schema > job.schema.json", "pumice schema | jq .properties.spec"),
     "completion": (
         "source <(pumice completion bash)",
         "pumice completion fish > ~/.config/fish/completions/pumice.fish",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pumice.admission.admit import Admitted
 from pumice.model.findings import Path
-from pumice.model.job import Job, TaskSpec
+from pumice.model.job import Job
 from pumice.model.slot import Slot
 from pumice.plugins.provenance import JOB, Trace, trace_pod
 from pumice.reconcile.gangs import GangMembership
@@ -31,7 +31,6 @@ HEADINGS: Final = {
     "annotation": "annotations",
     "default": "defaults",
 }
-DEFAULT: Final = "default"
 _ORDER: Final = list(HEADINGS)
 
 
@@ -86,30 +85,23 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
     """The values that admission filled in because the file left them out."""
     written, job = admitted.written.spec, admitted.job.spec
     was, task = written.tasks[position], job.tasks[position]
+    policy = task.partition_policy
+    least = "minPartitions times partitionSize" if policy is not None and policy.min_partitions else "its replicas"
     pairs: list[tuple[str, object, object, str]] = [
         ("queue", written.queue, job.queue, ""),
         ("maxRetry", written.max_retry, job.max_retry, "runs before the job fails"),
         ("schedulerName", written.scheduler_name, job.scheduler_name, ""),
         ("minAvailable", written.min_available, job.min_available, "all that the tasks need"),
         (f"tasks[{position}].name", was.name, task.name, "position of the task"),
-        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, _why_min_available(task)),
+        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, least),
         (f"tasks[{position}].maxRetry", was.max_retry, task.max_retry, "container restarts before TaskFailed"),
     ]
     if was.template != task.template:
         pairs.append(("dnsPolicy", None, task.template["spec"]["dnsPolicy"], "for a pod on the host's network"))
     for name, before, after, why in pairs:
         if before != after:
-            yield Trace("default", "", name, str(after), DEFAULT, why)
+            yield Trace("default", "", name, str(after), "default", why)
     for name in job.plugins:
         if name not in written.plugins:
-            yield Trace("default", "", f"plugins.{name}", "[]", DEFAULT, _why_plugin(name, admitted))
-
-
-def _why_min_available(task: TaskSpec) -> str:
-    policy = task.partition_policy
-    return "minPartitions times partitionSize" if policy is not None and policy.min_partitions else "its replicas"
-
-
-def _why_plugin(name: str, admitted: Admitted) -> str:
-    needing = [plugin.name for plugin in admitted.plugins if name in plugin.requires]
-    return f"needed by {', '.join(needing)}"
+            needing = [plugin.name for plugin in admitted.plugins if name in plugin.requires]
+            yield Trace("default", "", f"plugins.{name}", "[]", "default", f"needed by {', '.join(needing)}")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.auth.access import AccessError, find_access
@@ -22,7 +23,7 @@ from pumice.model.syntax import dns_label_error
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 
-BAD_INPUT: Final = 2
+EPILOG: Final = "each flag can also be set in the environment: --log-level as PUMICE_LOG_LEVEL"
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 MAX_PORT: Final = 65535
 # The packages of the extra `controller`, by the name of their module.
@@ -31,45 +32,23 @@ _BOOLEANS: Final = {"": False, "0": False, "false": False, "no": False, "1": Tru
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "each flag can also be set in the environment: --log-level as PUMICE_LOG_LEVEL"
+    parser.epilog = EPILOG
     add_access_arguments(parser)
+    gang = "gang provider, which starts pods together; default: the one that the cluster has"
+    add_choice(parser, "--gang", CHOICES, "auto", gang)
+    parser.add_argument("--namespace", metavar="NS", action="append", help="serve this namespace only; may be repeated")
     parser.add_argument(
-        "--gang",
-        choices=CHOICES,
-        type=one_of(CHOICES),
-        default=env("gang", "auto"),
-        help="gang provider, which starts pods together; default: the one that the cluster has",
+        "--no-leader-elect", action="store_true", help="no leader election: there must be no other controller"
     )
-    parser.add_argument(
-        "--namespace", metavar="NS", action="append", default=None, help="serve this namespace only; may be repeated"
-    )
-    parser.add_argument(
-        "--no-leader-elect",
-        action="store_true",
-        help="no leader election: there must be no other controller",
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default=env("listen", ""),
-        help=f"address of /metrics, /healthz and /readyz; default {DEFAULT_LISTEN}",
+    add_option(
+        parser, "--listen", "HOST:PORT", "", f"address of /metrics, /healthz and /readyz; default {DEFAULT_LISTEN}"
     )
     add_metrics_argument(parser)
-    parser.add_argument(
-        "--workers", metavar="N", default=env("workers", "32"), help="jobs reconciled at once; default 32"
-    )
-    parser.add_argument(
-        "--parallel-writes",
-        metavar="N",
-        default=env("parallel-writes", "64"),
-        help="concurrent writes to the API server; default 64",
-    )
-    parser.add_argument(
-        "--scheduler-name",
-        metavar="NAME",
-        default=env("scheduler-name", COSCHEDULING.scheduler),
-        help=f"scheduler of the gang provider coscheduling; default {COSCHEDULING.scheduler}",
-    )
+    add_option(parser, "--workers", "N", "32", "jobs reconciled at once; default 32")
+    add_option(parser, "--parallel-writes", "N", "64", "concurrent writes to the API server; default 64")
+    scheduler = COSCHEDULING.scheduler
+    about = f"scheduler of the gang provider coscheduling; default {scheduler}"
+    add_option(parser, "--scheduler-name", "NAME", scheduler, about)
     parser.add_argument(
         "--keep-log-tails",
         action="store_true",
@@ -79,59 +58,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_access_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        default=env("kubeconfig", "") or None,
-        help="kubeconfig of the cluster; default: as kubectl, or the service account of the pod",
-    )
-    parser.add_argument(
-        "--context", metavar="NAME", default=env("context", "") or None, help="context of the kubeconfig"
-    )
+    about = "kubeconfig of the cluster; default: as kubectl, or the service account of the pod"
+    add_option(parser, "--kubeconfig", "FILE", None, about)
+    add_option(parser, "--context", "NAME", None, "context of the kubeconfig")
 
 
 def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--metrics-listen",
-        metavar="HOST:PORT",
-        default=env("metrics-listen", ""),
-        help="address of its own for /metrics, by HTTP; default: that of --listen",
-    )
+    about = "address of its own for /metrics, by HTTP; default: that of --listen"
+    add_option(parser, "--metrics-listen", "HOST:PORT", "", about)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     form = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
-    parser.add_argument(
-        "--log-format",
-        choices=FORMATS,
-        type=one_of(FORMATS),
-        default=env("log-format", form),
-        help="default: text on a terminal, else json",
-    )
-    parser.add_argument(
-        "--log-level", choices=LEVELS, type=one_of(LEVELS), default=env("log-level", "info"), help="default info"
-    )
+    add_choice(parser, "--log-format", FORMATS, form, "default: text on a terminal, else json")
+    add_choice(parser, "--log-level", LEVELS, "info", "default info")
 
 
-def env(flag: str, default: str) -> str:
-    """Return the value of a flag in the environment."""
-    return os.environ.get("PUMICE_" + flag.upper().replace("-", "_")) or default
+def add_option(parser: argparse.ArgumentParser, flag: str, metavar: str, default: str | None, about: str) -> None:
+    """Add a flag whose value the environment may set, too."""
+    parser.add_argument(flag, metavar=metavar, default=env(flag) or default, help=about)
 
 
-def one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """Check a choice, also from the environment: argparse checks only the command line."""
+def add_choice(parser: argparse.ArgumentParser, flag: str, choices: Sequence[str], default: str, about: str) -> None:
+    """Add a flag with a choice, which is checked in the environment, too: argparse checks only the command line."""
 
     def check(value: str) -> str:
         if value not in choices:
             raise argparse.ArgumentTypeError(f"{value}: must be one of {', '.join(choices)}")
         return value
 
-    return check
+    parser.add_argument(flag, choices=choices, type=check, default=env(flag) or default, help=about)
+
+
+def env(flag: str) -> str:
+    """Return the value of a flag in the environment."""
+    return os.environ.get("PUMICE_" + flag.removeprefix("--").upper().replace("-", "_")) or ""
 
 
 def switched_on(flag: str) -> bool:
     """Return whether the environment sets a flag without a value."""
-    value = env(flag, "").lower()
+    value = env(flag).lower()
     if value not in _BOOLEANS:
         raise ValueError(f"--{flag}: {value}: in the environment it must be true or false")
     return _BOOLEANS[value]
@@ -149,8 +115,7 @@ def lacks_packages(command: str) -> bool:
     """Whether packages of the extra `controller` are not installed; says which, and how to install them."""
     missing = [package for module, package in _EXTRA.items() if importlib.util.find_spec(module) is None]
     if missing:
-        print(f"pumice {command}: not installed: {', '.join(missing)}", file=sys.stderr)
-        print("  hint: pip install 'pumice[controller]'", file=sys.stderr)
+        refuse(f"pumice {command}: not installed: {', '.join(missing)}", "pip install 'pumice[controller]'")
     return bool(missing)
 
 
@@ -168,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = Settings(
             gang=args.gang,
-            namespaces=namespaces(args.namespace or [env("namespace", "")]),
+            namespaces=namespaces(args.namespace or [env("--namespace")]),
             leader_elect=not (args.no_leader_elect or switched_on("no-leader-elect")),
             listen=address(args.listen or DEFAULT_LISTEN),
             any_port=not args.listen,
@@ -180,19 +145,15 @@ def run(args: argparse.Namespace) -> int:
         )
         access = find_access(args.kubeconfig, args.context)
     except (AccessError, ValueError) as error:
-        print(f"pumice controller: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice controller: {error}")
     set_up(args.log_level, args.log_format)
     try:
         in_foreground(control)
     except GangError as error:
-        print(f"pumice controller: {error.problem.text}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice controller: {error.problem.text}")
     except OSError as error:
         apart = f" or --metrics-listen: {args.metrics_listen}" if args.metrics_listen else ""
-        flags = f"--listen: {args.listen or DEFAULT_LISTEN}{apart}"
-        print(f"pumice controller: {flags}: {error.strerror}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice controller: --listen: {args.listen or DEFAULT_LISTEN}{apart}: {error.strerror}")
     except ApiError as error:
         print(f"pumice controller: {access.server}: {error}", file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from pumice.cli.errors import refuse
 from pumice.client.view.output import style_for
 from pumice.engines.kubernetes.gangs.choice import CHOICES
 from pumice.engines.kubernetes.install import names
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pumice.engines.kubernetes.api.client import Client
     from pumice.engines.kubernetes.install.checks.check_result import CheckResult
 
-BAD_INPUT: Final = 2
 _SUBJECT_WIDTH: Final = 22
 
 
@@ -68,8 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 1 only for a check with findings, 2 for bad input or a cluster that does not answer."""
     if message := _bad_input(args):
-        print(f"pumice install: {message}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice install: {message}")
     if args.check:
         return _on_cluster(args, _check)
     if args.upgrade:
@@ -155,10 +154,7 @@ def _on_cluster(args: argparse.Namespace, work: Callable[[Client, argparse.Names
         print(f"{access.server} ({access.description})", file=sys.stderr)
         return asyncio.run(connected())
     except (AccessError, ApiError, InstallationError) as error:
-        print(f"pumice install: {error}", file=sys.stderr)
-        if isinstance(error, InstallationError):
-            print(f"  hint: {error.hint}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice install: {error}", error.hint if isinstance(error, InstallationError) else "")
 
 
 async def _upgrade(client: Client, args: argparse.Namespace) -> int:
@@ -190,13 +186,8 @@ async def _check(client: Client, args: argparse.Namespace) -> int:
     """Return 0 if everything is ok, 1 if something is missing or unknown."""
     from pumice.engines.kubernetes.install.checks.checklist import check_cluster, find_target
 
-    target = await find_target(
-        client,
-        namespace=args.namespace or "",
-        gang=args.gang or "",
-        webhook=not args.no_webhook,
-        log_tails=args.keep_log_tails,
-    )
+    namespace, gang, webhook = args.namespace or "", args.gang or "", not args.no_webhook
+    target = await find_target(client, namespace=namespace, gang=gang, webhook=webhook, log_tails=args.keep_log_tails)
     code = 0
     async for result in check_cluster(client, target, dt.datetime.now(dt.UTC)):
         _print(result, as_json=args.json)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import ssl
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pumice.cli.cluster.controller import (
+    EPILOG,
     add_access_arguments,
+    add_choice,
     add_log_arguments,
     add_metrics_argument,
+    add_option,
     address,
-    env,
     in_foreground,
     lacks_packages,
-    one_of,
     switched_on,
 )
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import set_up
 from pumice.engines.kubernetes.gangs.choice import CHOICES
@@ -29,52 +30,27 @@ from pumice.model.pumice_error import PumiceError
 if TYPE_CHECKING:
     from pumice.engines.kubernetes.webhook.webhook_process import Settings
 
-BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"
 _NOT_PEM: Final = "must be a file of certificates in PEM"
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - refused below
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "each flag can also be set in the environment: --log-level as PUMICE_LOG_LEVEL"
+    parser.epilog = EPILOG
     add_access_arguments(parser)
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        default=env("listen", DEFAULT_LISTEN),
-        help=f"address to listen on; default {DEFAULT_LISTEN}",
-    )
+    add_option(parser, "--listen", "HOST:PORT", DEFAULT_LISTEN, f"address to listen on; default {DEFAULT_LISTEN}")
     add_metrics_argument(parser)
-    parser.add_argument(
-        "--client-ca",
-        metavar="FILE",
-        default=env("client-ca", ""),
-        help="answer reviews only to clients with a certificate of this CA; health checks need none",
-    )
+    about = "answer reviews only to clients with a certificate of this CA; health checks need none"
+    add_option(parser, "--client-ca", "FILE", "", about)
     parser.add_argument(
         "--register",
         action="store_true",
         help="outside of the cluster: register by that address, and unregister at the end",
     )
-    parser.add_argument(
-        "--state", metavar="DIR", default=env("state", ""), help="outside: directory for the certificates"
-    )
-    parser.add_argument(
-        "--service", metavar="NAME", default=env("service", ""), help="inside the cluster: Service of the webhook"
-    )
-    parser.add_argument(
-        "--namespace",
-        metavar="NS",
-        default=env("namespace", names.NAMESPACE),
-        help="inside: namespace of the Service",
-    )
-    parser.add_argument(
-        "--gang",
-        choices=CHOICES,
-        type=one_of(CHOICES),
-        default=env("gang", "auto"),
-        help="gang provider; queues are checked with volcano only",
-    )
+    add_option(parser, "--state", "DIR", "", "outside: directory for the certificates")
+    add_option(parser, "--service", "NAME", "", "inside the cluster: Service of the webhook")
+    add_option(parser, "--namespace", "NS", names.NAMESPACE, "inside: namespace of the Service")
+    add_choice(parser, "--gang", CHOICES, "auto", "gang provider; queues are checked with volcano only")
     add_log_arguments(parser)
 
 
@@ -89,10 +65,7 @@ def run(args: argparse.Namespace) -> int:
         set_up(args.log_level, args.log_format)
         in_foreground(lambda stop: webhook_process.run(settings, lambda: dt.datetime.now(dt.UTC), stop))
     except (AccessError, ValueError, webhook_process.WebhookError) as error:
-        print(f"pumice webhook: {error}", file=sys.stderr)
-        if isinstance(error, PumiceError) and error.hint:
-            print(f"  hint: {error.hint}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice webhook: {error}", error.hint if isinstance(error, PumiceError) else "")
     return 0
 
 

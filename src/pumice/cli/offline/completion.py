@@ -11,12 +11,12 @@ shtab (1.13), zsh reads the names of runs only when the script is loaded, and ba
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.findings import print_error
 from pumice.cli.main import COMMANDS, load_command
 from pumice.cli.offline.completion_names import NAMES, Line
@@ -54,12 +54,8 @@ class _Argument(Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
-    parser.add_argument(
-        "--names",
-        choices=tuple(NAMES),
-        metavar="KIND",
-        help=f"for the scripts: print these names, one per line: {', '.join(NAMES)}",
-    )
+    about = f"for the scripts: print these names, one per line: {', '.join(NAMES)}"
+    parser.add_argument("--names", choices=tuple(NAMES), metavar="KIND", help=about)
     parser.add_argument(
         "--line", nargs=argparse.REMAINDER, default=[], metavar="WORD", help="for the scripts: what is typed so far"
     )
@@ -72,11 +68,10 @@ def run(args: argparse.Namespace) -> int:
         except RunError as error:
             # Such as a state directory that cannot be read. The scripts ignore it.
             print_error(error)
-            return 2
+            return BAD_INPUT
         return 0
     if not args.shell:
-        print(f"pumice completion: which shell?\n  hint: there are {', '.join(SCRIPTS)}", file=sys.stderr)
-        return 2
+        return refuse("pumice completion: which shell?", f"there are {', '.join(SCRIPTS)}")
     print(SCRIPTS[args.shell]({name: _arguments(name) for name in COMMANDS}), end="")
     return 0
 

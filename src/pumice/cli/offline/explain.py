@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
 from typing import Final
 
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.jobfile import add_gang_argument, load_valid
 from pumice.client.explanation import Explained, explain, find_slots, heading
 from pumice.client.job_files import JobDocument, as_stored
@@ -36,29 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     loaded = load_valid(args.file)
     if loaded is None:
-        return 2
+        return BAD_INPUT
     chosen = [
         (entry, position, slot)
         for entry in loaded.jobs
         for position, slot in find_slots(as_stored(entry.admitted), args.pod)
     ]
     if not chosen:
-        print(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}", file=sys.stderr)
-        return 2
-    # One pod at a time: in a job of a thousand tasks, each has thousands of variables.
+        return refuse(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}")
     membership = GangMembership(GANG_PROVIDERS[args.gang])
-    explained = (_explained(entry, position, slot, membership) for entry, position, slot in chosen)
+
+    def explained(entry: JobDocument, position: int, slot: Slot) -> Explained:
+        return explain(entry.admitted, position, slot, membership, lambda path: entry.document.position(path)[0])
+
     write = _write_json if args.json else _write_text
     try:
-        write(explained, style_for(sys.stdout))
+        # One pod at a time: in a job of a thousand tasks, each has thousands of variables.
+        write(starmap(explained, chosen), style_for(sys.stdout))
     except PluginError as error:
-        print(f"{args.file}: {error}", file=sys.stderr)
-        return 2
+        return refuse(f"{args.file}: {error}")
     return 0
-
-
-def _explained(entry: JobDocument, position: int, slot: Slot, membership: GangMembership) -> Explained:
-    return explain(entry.admitted, position, slot, membership, lambda path: entry.document.position(path)[0])
 
 
 def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
@@ -76,16 +75,8 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
 def _write_json(explained: Iterable[Explained], _style: Style) -> None:
     for one in explained:
         for trace in one.traces:
-            fields = {
-                "pod": one.slot.pod_name,
-                "kind": trace.kind,
-                "container": trace.container,
-                "name": trace.name,
-                "value": trace.value,
-                "by": trace.by,
-                "why": one.why(trace),
-                "line": one.line(trace),
-            }
+            same = {name: getattr(trace, name) for name in ("kind", "container", "name", "value", "by")}
+            fields = {"pod": one.slot.pod_name, **same, "why": one.why(trace), "line": one.line(trace)}
             print(json.dumps(fields, ensure_ascii=False))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from pumice.cli.errors import BAD_INPUT
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.findings import print_error
 from pumice.client.view.output import ProgressLine, columns, table
 from pumice.engines.local.images.errors import ImageError
@@ -38,8 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if (wrong := _misuse(args)) is not None:
-        print(f"pumice image {args.action}: {wrong}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse(f"pumice image {args.action}: {wrong}")
     try:
         store = ImageStore(images_directory())
     except InvalidOption as error:
@@ -57,10 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _misuse(args: argparse.Namespace) -> str | None:
     if (args.action == "list") == bool(args.operands):
-        needs = "needs NAME"
-        return {"list": "takes no operand", "add": "needs NAME=PATH, or NAME - for standard input"}.get(
-            args.action, needs
-        )
+        needs = {"list": "takes no operand", "add": "needs NAME=PATH, or NAME - for standard input"}
+        return needs.get(args.action, "needs NAME")
     if args.platform is not None and args.action != "pull":
         return "takes no --platform; only pull does"
     return None
@@ -122,9 +119,7 @@ def _pull(store: ImageStore, name: str, platform: str) -> Image:
     about = familiar(normalised(name))
     line = ProgressLine(sys.stderr)
     report = PullReport(
-        lambda text: line.print(f"{about}: {text}"),
-        lambda text: line.replace(f"{about}: {text}"),
-        line.interval,
+        lambda text: line.print(f"{about}: {text}"), lambda text: line.replace(f"{about}: {text}"), line.interval
     )
 
     async def interruptible() -> Image:

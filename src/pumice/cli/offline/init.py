@@ -12,6 +12,7 @@ from typing import Final
 
 from pumice.admission.admit import admit
 from pumice.admission.program_arguments import leave_out_secrets
+from pumice.cli.errors import refuse
 from pumice.cli.script_arguments import add_script_arguments
 from pumice.client.job_templates import FRAMEWORKS
 from pumice.client.script_jobs import (
@@ -30,7 +31,6 @@ from pumice.model.text import printable
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.reader import parse
 
-BAD_INPUT: Final = 2
 STDOUT: Final = "-"
 
 
@@ -45,19 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.script and not _ask_all(args):
         hint = f"pumice init train.py [--workers 4] [--gpus 1] [--framework {'|'.join(FRAMEWORKS)}] [-- --lr 0.1]"
-        print(f"pumice init: which script?\n  hint: {hint}", file=sys.stderr)
-        return BAD_INPUT
+        return refuse("pumice init: which script?", hint)
     options = ScriptOptions(args.name, args.workers, args.gpus, args.framework)
     if problems := list(_check(args, options)):
-        print(*problems, sep="\n", file=sys.stderr)
-        return BAD_INPUT
+        return refuse("\n".join(problems))
     words, secrets = leave_out_secrets(args.args or ())
     is_file = args.output != STDOUT
     job = script_job(args.script, options, tuple(words), args.output or "" if is_file else "")
     file = args.output if args.output and is_file else f"{job.name}.yaml"
     if problems := list(_findings(job.text)) or list(_write(file, job.text) if is_file else ()):
-        print(*problems, sep="\n", file=sys.stderr)
-        return BAD_INPUT
+        return refuse("\n".join(problems))
     if not is_file:
         print(job.text, end="")
     print(f"{file}: written for {job.framework}{job.why}", f"{file}: {job.ranks}", sep="\n", file=sys.stderr)

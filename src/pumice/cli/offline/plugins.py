@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Final
 
+from pumice.cli.errors import refuse
 from pumice.client.view.output import columns, fit, style_for, table
 from pumice.model.suggestions import nearest
 from pumice.plugins.arguments import Option
@@ -18,21 +19,15 @@ _SHORTEST_PART: Final = 3  # of a plugin's name: torch for pytorch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        default="",
-        help="print the arguments of this plugin; default: list all",
-    )
+    about = "print the arguments of this plugin; default: list all"
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help=about)
     parser.add_argument("--json", action="store_true", help="print one JSON object per plugin")
 
 
 def run(args: argparse.Namespace) -> int:
     registry = discover()
     if args.name and args.name not in registry.plugins:
-        print(_unknown(args.name, registry), file=sys.stderr)
-        return 2
+        return _refuse_name(args.name, registry)
     chosen = [registry.plugins[args.name]] if args.name else list(registry.plugins.values())
     if args.json:
         for plugin in chosen:
@@ -40,7 +35,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.name:
         _print(page(chosen[0]))
     else:
-        _print(_list(registry))
+        rows = [(p.name, ", ".join(p.requires) or "-", p.summary) for p in chosen]
+        listed = table([("NAME", "NEEDS", "WHAT IT DOES"), *rows], width=columns(sys.stdout))
+        _print([*listed, "", "pumice plugins NAME shows the arguments of one"])
     for name, problem in registry.broken.items():
         print(f"{name}: installed, but cannot be used: {problem}", file=sys.stderr)
     return 0
@@ -68,15 +65,6 @@ def default_text(option: Option) -> str:
     return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
 
 
-def _list(registry: Registry) -> list[str]:
-    rows = [(p.name, ", ".join(p.requires) or "-", p.summary) for p in registry.plugins.values()]
-    return [
-        *table([("NAME", "NEEDS", "WHAT IT DOES"), *rows], width=columns(sys.stdout)),
-        "",
-        "pumice plugins NAME shows the arguments of one",
-    ]
-
-
 def _described(plugin: type[Base], registry: Registry) -> dict[str, object]:
     return {
         "name": plugin.name,
@@ -97,10 +85,10 @@ def _described(plugin: type[Base], registry: Registry) -> dict[str, object]:
     }
 
 
-def _unknown(name: str, registry: Registry) -> str:
+def _refuse_name(name: str, registry: Registry) -> int:
     if name in registry.broken:
-        return f"{name}: installed, but cannot be used: {registry.broken[name]}"
+        return refuse(f"{name}: installed, but cannot be used: {registry.broken[name]}")
     within = [each for each in registry.plugins if len(name) >= _SHORTEST_PART and name.casefold() in each.casefold()]
     close = nearest(name, registry.plugins) or next(iter(within), None)
     suggestion = f"did you mean {close}? " if close is not None else ""
-    return f"{name}: no such plugin\n  hint: {suggestion}there are {', '.join(registry.plugins)}"
+    return refuse(f"{name}: no such plugin", f"{suggestion}there are {', '.join(registry.plugins)}")

@@ -8,6 +8,7 @@ import sys
 
 import msgspec
 
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.jobfile import add_gang_argument, load_valid
 from pumice.client.job_files import NO_UID, render
 from pumice.model.snapshot import GANG_PROVIDERS
@@ -34,14 +35,9 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error(f"--uid: {args.uid}: {message}")
     loaded = load_valid(args.file)
     if loaded is None:
-        return 2
-    manifests = (
-        manifest
-        for entry in loaded.jobs
-        for manifest in render(
-            entry.admitted, args.namespace, args.uid, GANG_PROVIDERS[args.gang], show_secrets=args.show_secrets
-        )
-    )
+        return BAD_INPUT
+    where = args.namespace, args.uid, GANG_PROVIDERS[args.gang]
+    manifests = (each for job in loaded.jobs for each in render(job.admitted, *where, show_secrets=args.show_secrets))
     if isinstance(sys.stdout, io.TextIOWrapper):
         # YAML and JSON are always UTF-8; escaping a character that the terminal lacks would change the value.
         sys.stdout.reconfigure(encoding="utf-8")
@@ -52,6 +48,5 @@ def run(args: argparse.Namespace) -> int:
         else:
             write_yaml(manifests, sys.stdout)
     except PluginError as error:
-        print(f"{args.file}: {error}", file=sys.stderr)
-        return 2
+        return refuse(f"{args.file}: {error}")
     return 0

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
+from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.findings import write_reports
 from pumice.cli.jobfile import load_valid
 from pumice.client.job_files import JobDocument
@@ -22,7 +23,7 @@ from pumice.client.view.output import fit, style_for, table
 from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
-from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario, Step
+from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Scenario, Step
 from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
 from pumice.model.findings import ROOT, Finding
@@ -40,13 +41,8 @@ _INCIDENTS: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="JOB", help="a Job file, or - for standard input")
-    parser.add_argument(
-        "-s",
-        "--scenario",
-        metavar="FILE",
-        default="",
-        help="a scenario file; default: every pod succeeds",
-    )
+    about = "a scenario file; default: every pod succeeds"
+    parser.add_argument("-s", "--scenario", metavar="FILE", default="", help=about)
     for flag, form, text in _INCIDENTS:
         parser.add_argument(f"--{flag}", metavar=form, action="append", default=[], help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
@@ -55,21 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0; 1 if an expectation of the scenario is missed; 2 for bad input."""
     if args.scenario and (args.fail or args.evict):
-        print("--fail and --evict: not with a scenario file, whose steps say the same", file=sys.stderr)
-        return 2
+        return refuse("--fail and --evict: not with a scenario file, whose steps say the same")
     loaded = _read_job(args.file)
     if loaded is None:
-        return 2
+        return BAD_INPUT
     admitted, document = loaded.admitted, loaded.document
     try:
         scenario = _read_scenario(args.scenario, admitted) if args.scenario else _incidents(args, admitted)
         if scenario is None:
-            return 2
+            return BAD_INPUT
         simulation = Simulation(admitted, scenario, offline_context())
         outcomes = asyncio.run(simulation.run())
     except PluginError as error:
-        print(f"{args.file}: {error}", file=sys.stderr)
-        return 2
+        return refuse(f"{args.file}: {error}")
     lines = simulation.story.lines
     expected = table([_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts])
     for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *expected):
@@ -136,10 +130,8 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
         reader = ScenarioReader(admitted.job, admitted.plugins)
         scenario = reader.read(document.value)
         reports += [Report.of_finding(finding, document) for finding in reader.findings]
-    for document in documents[1:2]:
-        reports.append(
-            Report.of_finding(Finding(ROOT, "only one scenario may be in a file, and this is the second"), document)
-        )
+    second = Finding(ROOT, "only one scenario may be in a file, and this is the second")
+    reports += [Report.of_finding(second, document) for document in documents[1:2]]
     write_reports(in_order(reports), sys.stderr, style_for(sys.stderr))
     if reports:
         print(counted(reports), file=sys.stderr)
@@ -148,18 +140,8 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
 
 def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str]:
     for line in lines:
-        yield json.dumps(
-            {
-                "at": round(line.at, 3),
-                "phase": line.phase,
-                "event": line.event,
-                "pod": line.pod,
-                "policy": line.policy,
-                "action": line.action,
-                "message": line.message,
-            },
-            ensure_ascii=False,
-        )
+        same = {name: getattr(line, name) for name in ("phase", "event", "pod", "policy", "action", "message")}
+        yield json.dumps({"at": round(line.at, 3), **same}, ensure_ascii=False)
     for outcome in outcomes:
         for name, wanted in outcome.expectation.parts.items():
             met = _is_met(outcome, name)
@@ -181,7 +163,12 @@ def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str
 def _row(outcome: Outcome, name: str) -> tuple[str, str]:
     """An expectation, and when it was met or what was found instead."""
     expectation = outcome.expectation
-    expected = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{_when(expectation)}"
+    at, by = expectation.at, expectation.by
+    if at is not None and by is not None:
+        when = f" from {_seconds(at)} to {_seconds(by)}"
+    else:
+        when = "".join(f" {word} {_seconds(each)}" for word, each in (("at", at), ("by", by)) if each is not None)
+    expected = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{when}"
     if outcome.met_at is not None:
         return expected, f"ok ({outcome.met_at:.1f}s)"
     if _is_met(outcome, name):
@@ -196,13 +183,6 @@ def _shown(value: object) -> str:
 def _is_met(outcome: Outcome, name: str) -> bool:
     """Whether this part of an expectation is met; others of its parts may be missed."""
     return outcome.met_at is not None or outcome.found[name] == outcome.expectation.parts[name]
-
-
-def _when(expectation: Expectation) -> str:
-    if expectation.at is not None and expectation.by is not None:
-        return f" from {_seconds(expectation.at)} to {_seconds(expectation.by)}"
-    moments = ((word, getattr(expectation, word)) for word in ("at", "by"))
-    return "".join(f" {word} {_seconds(moment)}" for word, moment in moments if moment is not None)
 
 
 def _seconds(moment: dt.timedelta) -> str:
