@@ -15,7 +15,6 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Final
 
 from pumice.client.pod_access import PodCommand
@@ -39,48 +38,42 @@ def relay(entered: PodCommand, *, on_terminal: bool) -> int:
     """Pass input and output on until the command has ended; return its exit code. Raises RunError."""
     # The command ends with this process. A handler, so that the terminal is restored; an ignored signal stays ignored.
     handled = [number for number in _DEADLY if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _end) for number in handled}
+    before = {number: signal.signal(number, lambda number, _frame: sys.exit(128 + number)) for number in handled}
     sys.stdout.flush()
     try:
         if not on_terminal:
             stdin, stdout, stderr = entered.descriptors
             return _Relay(entered, stdin, {stdout: 1, stderr: 2}).run()
         (terminal,) = entered.descriptors
-        with _raw(0), _followed_size(entered):
+        with _own_terminal(entered):
             return _Relay(entered, terminal, {terminal: 1}).run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)
-
-
 @contextmanager
-def _raw(terminal: int) -> Iterator[None]:
-    """Send every key to the pod. Input that was not read is discarded at the end: it was meant for the pod."""
-    before = termios.tcgetattr(terminal)
-    tty.setraw(terminal, termios.TCSADRAIN)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+def _own_terminal(entered: PodCommand) -> Iterator[None]:
+    """Send every key to the pod, and keep its terminal as large as this one.
 
-
-@contextmanager
-def _followed_size(entered: PodCommand) -> Iterator[None]:
-    """Keep the terminal of the pod as large as this one; the kernel signals the programs in its foreground."""
+    The kernel signals the programs in its foreground. Input that was not read is discarded at the end: it was meant for
+    the pod.
+    """
 
     def follow(*_: object) -> None:
         entered.resize(terminal_size(1))
 
-    before = signal.signal(signal.SIGWINCH, follow)
-    follow()
+    state = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSADRAIN)
     try:
-        yield
+        before = signal.signal(signal.SIGWINCH, follow)
+        try:
+            follow()
+            yield
+        finally:
+            signal.signal(signal.SIGWINCH, before)
     finally:
-        signal.signal(signal.SIGWINCH, before)
+        termios.tcsetattr(0, termios.TCSAFLUSH, state)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.findings import print_error
 from pumice.cli.main import COMMANDS, load_command
-from pumice.cli.offline.completion_names import NAMES, Line
+from pumice.cli.offline.completion_names import KINDS, Line, names
 from pumice.store.run_errors import RunError
 
 # The metavars of arguments that are paths.
@@ -48,14 +48,14 @@ class _Argument(Struct, frozen=True):
 
     flags: tuple[str, ...]
     help: str
-    values: str | tuple[str, ...] | None  # `files`, a key of `NAMES`, or words
+    values: str | tuple[str, ...] | None  # `files`, one of `KINDS`, or words
     repeats: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
-    about = f"for the scripts: print these names, one per line: {', '.join(NAMES)}"
-    parser.add_argument("--names", choices=tuple(NAMES), metavar="KIND", help=about)
+    about = f"for the scripts: print these names, one per line: {', '.join(KINDS)}"
+    parser.add_argument("--names", choices=KINDS, metavar="KIND", help=about)
     parser.add_argument(
         "--line", nargs=argparse.REMAINDER, default=[], metavar="WORD", help="for the scripts: what is typed so far"
     )
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.names:
         try:
-            print(*NAMES[args.names](Line.of(args.line)), sep="\n")
+            print(*names(args.names, Line.of(args.line)), sep="\n")
         except RunError as error:
             # Such as a state directory that cannot be read. The scripts ignore it.
             print_error(error)

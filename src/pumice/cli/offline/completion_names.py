@@ -1,12 +1,12 @@
 """The names that `pumice completion` prints while a line is typed: what only this machine, or a cluster, knows.
 
-Each function imports what it needs, because a person waits for it.
+Each kind loads what it needs, because a person waits for it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -42,11 +42,6 @@ class Line(Struct, frozen=True):
         on = self.on or default_context(os.environ)
         return "" if on == LOCAL else on
 
-    def names(self, what: str) -> list[str]:
-        from pumice.client.backends import names_on_cluster
-
-        return names_on_cluster(what, self.context, self.namespace, self.kubeconfig, everywhere=self.everywhere)
-
 
 _WHERE: Final = {
     "--on": "on",
@@ -57,54 +52,34 @@ _WHERE: Final = {
 }
 
 
-def _plugin_names(_line: Line) -> Iterable[str]:
-    from pumice.runtime.discovery import discover
-
-    return discover().plugins
+KINDS: Final = ("plugins", "images", "runs", "pods", "contexts", "namespaces")
 
 
-def _image_names(_line: Line) -> Iterable[str]:
-    from pumice.engines.local.images.names import familiar
-    from pumice.engines.local.images.store import ImageStore, images_directory
+def names(kind: str, line: Line) -> Iterable[str]:
+    """Return the names of a kind. Raises RunError, as for a state directory that cannot be read."""
+    if kind == "plugins":
+        from pumice.runtime.discovery import discover
 
-    return [familiar(image.name) for image in ImageStore(images_directory()).images()]
+        return discover().plugins
+    if kind == "images":
+        from pumice.engines.local.images.names import familiar
+        from pumice.engines.local.images.store import ImageStore, images_directory
 
-
-def _context_names(line: Line) -> Iterable[str]:
-    from pumice.client.backends import context_names
-
-    return context_names(line.kubeconfig)
-
-
-def _namespace_names(line: Line) -> Iterable[str]:
-    return line.names("namespaces") if line.context else ()
-
-
-def _run_names(line: Line) -> Iterable[str]:
-    if line.context:
-        return line.names("jobs")
+        return [familiar(image.name) for image in ImageStore(images_directory()).images()]
+    from pumice.client import backends
     from pumice.client.backend import complete
-    from pumice.client.backends import open_backend
 
-    return dict.fromkeys(["@last", *complete(open_backend().run_names())])
+    match kind:
+        case "contexts":
+            return backends.context_names(line.kubeconfig)
+        case "runs" | "namespaces" if line.context:
+            what, where = "jobs" if kind == "runs" else kind, (line.context, line.namespace, line.kubeconfig)
+            return backends.names_on_cluster(what, *where, everywhere=line.everywhere)
+        case "runs":
+            return dict.fromkeys(["@last", *complete(backends.open_backend().run_names())])
+        case "pods" if not line.context:
+            from pumice.client.history_values import pod_names
 
-
-def _pod_names(line: Line) -> Iterable[str]:
-    if line.context:
-        return ()
-    from pumice.client.backend import complete
-    from pumice.client.backends import open_backend
-    from pumice.client.history_values import pod_names
-
-    backend = open_backend()
-    return pod_names(complete(backend.history(complete(backend.find("@last")))))
-
-
-NAMES: Final[dict[str, Callable[[Line], Iterable[str]]]] = {
-    "plugins": _plugin_names,
-    "images": _image_names,
-    "runs": _run_names,
-    "pods": _pod_names,
-    "contexts": _context_names,
-    "namespaces": _namespace_names,
-}
+            backend = backends.open_backend()
+            return pod_names(complete(backend.history(complete(backend.find("@last")))))
+    return ()

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         hint = f"pumice init train.py [--workers 4] [--gpus 1] [--framework {'|'.join(FRAMEWORKS)}] [-- --lr 0.1]"
         return refuse("pumice init: which script?", hint)
     options = ScriptOptions(args.name, args.workers, args.gpus, args.framework)
-    if problems := list(_check(args, options)):
+    if problems := list(_problems(args, options)):
         return refuse("\n".join(problems))
     words, secrets = leave_out_secrets(args.args or ())
     is_file = args.output != STDOUT
@@ -100,7 +100,7 @@ def _ask(question: str, default: str, error_of: Callable[[str], str]) -> str:
         print(f"  {error}", file=sys.stderr)
 
 
-def _check(args: argparse.Namespace, options: ScriptOptions) -> Iterator[str]:
+def _problems(args: argparse.Namespace, options: ScriptOptions) -> Iterator[str]:
     """What is wrong with the arguments, all at once."""
     if error := _script_error(args.script):
         yield f"SCRIPT: {printable(args.script)}: {error}"

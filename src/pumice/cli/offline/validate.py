@@ -48,7 +48,12 @@ def _validate(args: argparse.Namespace, files: list[JobFile]) -> int:
     for loaded in files:
         write_reports(loaded.reports, sys.stdout, style_for(sys.stdout), as_json=args.json)
         reports += loaded.reports
-        _print_valid_jobs(loaded, args.on)
+        if loaded.is_good and not loaded.jobs:
+            print(f"{loaded.name}: {NO_JOB}", file=sys.stderr)
+        for entry in loaded.jobs if loaded.is_good else ():
+            job, where = entry.admitted.job, f" on {args.on}" if args.on else ""
+            good = f"{loaded.name}: {job.name}: good{where} ({plural(job.total_replicas, 'pod')})"
+            print(fit(good, sys.stderr), file=sys.stderr)
     if reports:
         print(counted(reports), file=sys.stderr)
     # A wrong path in CI must not pass.
@@ -69,16 +74,3 @@ async def _ask(backend: Backend, files: list[JobFile], namespace: str) -> None:
             loaded.reports = in_order([*loaded.reports, *found])
     finally:
         await backend.close()
-
-
-def _print_valid_jobs(loaded: JobFile, context: str) -> None:
-    if not loaded.is_good:
-        return
-    if not loaded.jobs:
-        print(f"{loaded.name}: {NO_JOB}", file=sys.stderr)
-    for entry in loaded.jobs:
-        job = entry.admitted.job
-        count = job.total_replicas
-        where = f" on {context}" if context else ""
-        good = f"{loaded.name}: {job.name}: good{where} ({plural(count, 'pod')})"
-        print(fit(good, sys.stderr), file=sys.stderr)

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from pumice.cli.findings import print_error
 from pumice.cli.run.leaving import Leaving
 from pumice.client.backend import Backend
-from pumice.client.lease import Lease
+from pumice.client.lease import Lease, start_task
 from pumice.client.view.text_view import TextView
 from pumice.diagnosis.outcome import StopReason
 from pumice.store.events import Listener, RunEvent, RunPlanned
@@ -38,7 +38,7 @@ class Foreground(Struct):
     _code: int = 1  # with which the run ended
     _unhandled: float | None = None  # since when a signal waits for the event loop
     _signalled: bool = False  # a signal has stopped the run
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def show(self) -> int:
         """Run the job to its end; return its exit code. Raises RunError if it cannot start."""
@@ -84,7 +84,11 @@ class Foreground(Struct):
             self.view(event)
         except OSError as error:
             self.view = lambda _event: None
-            self._end_without_output(_output_lost(error))
+            why = _output_lost(error)
+            if self._leaving is None:
+                self.lease.stop(why)
+            else:
+                self._leaving.leave(why.code)
         if isinstance(event, RunPlanned):
             self._handle_signals()
         elif isinstance(event, RunEnded):
@@ -94,12 +98,6 @@ class Foreground(Struct):
         events, self._held = self._held, []
         for event in events:
             self._show(event)
-
-    def _end_without_output(self, why: Stop) -> None:
-        if self._leaving is None:
-            self.lease.stop(why)
-        else:
-            self._leaving.leave(why.code)
 
     def _stop_by_signal(self, why: Stop) -> None:
         """Stop the run gracefully at the first signal, at once at the second.
@@ -125,7 +123,7 @@ class Foreground(Struct):
                 # At the second, if the loop has not handled the first: the run ends with this process.
                 self._handle(number, partial(self._stop_by_signal, stop), partial(os._exit, stop.code))
         if not _is_ignored(signal.SIGQUIT):
-            self._handle(signal.SIGQUIT, self._start_detaching, self.lease.release)
+            self._handle(signal.SIGQUIT, self._detach, self.lease.release)
 
     def _handle(self, number: signal.Signals, handle: Callable[[], None], at_once: Callable[[], None]) -> None:
         """Handle a signal in the event loop; a second one at once, because the loop may block on our output."""
@@ -144,28 +142,25 @@ class Foreground(Struct):
         asyncio.get_running_loop().add_signal_handler(number, handle_in_loop)
         signal.signal(number, notice)
 
-    def _start_detaching(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._detach())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _detach(self) -> None:
+        async def detach() -> None:
+            try:
+                await self.lease.detach()
+            except RunError as error:
+                with suppress(OSError):
+                    print_error(error)
 
-    async def _detach(self) -> None:
-        try:
-            await self.lease.detach()
-        except RunError as error:
-            with suppress(OSError):
-                print_error(error)
+        self._tasks.append(start_task(detach()))
 
     def _say_detached(self) -> int:
         """Print the name of the run, and how to come back to it."""
-        name, lost = self.lease.ref, self.lease.warning
-        if lost:
+        if lost := self.lease.warning:
             print(f"warning: if its process is killed, it is not started again: {lost}", file=sys.stderr)
         for line in self.backend.warnings(submitted=True):
             print(line, file=sys.stderr)
         with suppress(OSError):
             print(self._keeps_running, file=sys.stderr)
-            print(name)
+            print(self.lease.ref)
         return 0 if self._leaving is None else self._leaving.code
 
     @property

@@ -16,6 +16,7 @@ from pumice.diagnosis.outcome import StopReason
 from pumice.store.options import Interrupt
 from pumice.store.run_end import HUNG_UP, INTERRUPTED, TERMINATED, Stop
 
+_QUESTION = "stop, detach or continue? [s/d/c] "
 _BY_INTERRUPT = Stop(INTERRUPTED, StopReason.INTERRUPTED)
 _BY_TERMINATION = Stop(TERMINATED, StopReason.TERMINATED)
 
@@ -63,7 +64,9 @@ class Leaving(Struct):
         elif self.is_asking:
             self.leave(INTERRUPTED)
         else:
-            self._ask()
+            self.is_asking = True
+            print(f"\n{_QUESTION}", end="", file=sys.stderr, flush=True)
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read_answer)
 
     def _terminated(self) -> None:
         default = Interrupt.STOP if os.environ.get("CI") == "true" else Interrupt.DETACH
@@ -71,11 +74,6 @@ class Leaving(Struct):
             self._stop(_BY_TERMINATION)
         else:
             self.leave(TERMINATED)
-
-    def _ask(self) -> None:
-        self.is_asking = True
-        print("\nstop, detach or continue? [s/d/c] ", end="", file=sys.stderr, flush=True)
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read_answer)
 
     def _read_answer(self) -> None:
         line = ""
@@ -92,7 +90,7 @@ class Leaving(Struct):
         elif answer in ("c", "continue"):
             self._end_question()
         else:
-            print("stop, detach or continue? [s/d/c] ", end="", file=sys.stderr, flush=True)
+            print(_QUESTION, end="", file=sys.stderr, flush=True)
 
     def _end_question(self) -> None:
         if self.is_asking:
