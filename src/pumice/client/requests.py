@@ -9,8 +9,7 @@ from pathlib import Path
 
 from pumice.client import job_files
 from pumice.client.loading import in_namespace, origin_of
-from pumice.client.run_options.arguments import with_arguments
-from pumice.client.run_options.reading import read_options
+from pumice.client.run_options.reading import read_options, with_arguments
 from pumice.client.run_options.table import Options, read_values
 from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest

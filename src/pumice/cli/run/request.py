@@ -23,7 +23,7 @@ from pumice.client import backends
 from pumice.client.backend import Backend, RunRef
 from pumice.client.job_files import JobFile
 from pumice.client.lease import CheckedRun, Lease
-from pumice.client.run_options.arguments import with_arguments
+from pumice.client.run_options.reading import with_arguments
 from pumice.client.view.output import fit
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView

@@ -4,32 +4,19 @@ from typing import Annotated, Literal, TypedDict
 
 from pumice.client.run_options import kinds
 from pumice.client.run_options.kinds import Pathlike
-from pumice.client.run_options.row import Group, Row
+from pumice.client.run_options.row import Row
 from pumice.store.options import CodeMode, Interrupt
 
 
 class ClusterRows(TypedDict, total=False):
-    """What may be left out as well."""
+    """What may be left out as well. The field of ClusterOptions has the same name, unless `cluster` names it."""
 
     code: Annotated[
         Pathlike | bool,
-        Row(
-            kinds.CODE,
-            "ship the code of this directory to the pods; without PATH, the directory of FILE",
-            "PATH",
-            cluster="code",
-            group=Group.CLUSTER,
-        ),
+        Row(kinds.CODE, "ship the code of this directory to the pods; without PATH, the directory of FILE", "PATH"),
     ]
     code_limit: Annotated[
-        str | int,
-        Row(
-            kinds.SIZE,
-            "how large the code may be, compressed (default 2Mi, at most 16Mi)",
-            "SIZE",
-            cluster="code_limit",
-            group=Group.CLUSTER,
-        ),
+        str | int, Row(kinds.SIZE, "how large the code may be, compressed (default 2Mi, at most 16Mi)", "SIZE")
     ]
     code_dir: Annotated[
         str,
@@ -38,7 +25,6 @@ class ClusterRows(TypedDict, total=False):
             "where pods have the code; default the workingDir of a container, else /workspace",
             "DIR",
             cluster="code_directory",
-            group=Group.CLUSTER,
         ),
     ]
     code_mode: Annotated[
@@ -47,51 +33,16 @@ class ClusterRows(TypedDict, total=False):
             kinds.choice(CodeMode, CodeMode),
             "copy (default): unpacked by the image's own sh and tar, or python3; read-only: mounted, for images "
             "without these",
-            cluster="code_mode",
-            group=Group.CLUSTER,
         ),
     ]
-    queue: Annotated[str, Row(kinds.TEXT, "the queue of the Job", "QUEUE", cluster="queue", group=Group.CLUSTER)]
-    priority_class: Annotated[
-        str,
-        Row(
-            kinds.TEXT,
-            "the PriorityClass of the Job and its pods",
-            "NAME",
-            cluster="priority_class",
-            group=Group.CLUSTER,
-        ),
-    ]
-    name: Annotated[
-        str,
-        Row(
-            kinds.TEXT,
-            "the name of the Job",
-            "NAME",
-            cluster="name",
-            has_flag=False,
-            group=Group.CLUSTER,
-        ),
-    ]
+    queue: Annotated[str, Row(kinds.TEXT, "the queue of the Job", "QUEUE")]
+    priority_class: Annotated[str, Row(kinds.TEXT, "the PriorityClass of the Job and its pods", "NAME")]
+    name: Annotated[str, Row(kinds.TEXT, "the name of the Job", "NAME", has_flag=False)]
     replace: Annotated[
-        bool,
-        Row(
-            kinds.SWITCH,
-            "delete a finished Job of the same name, with its pods and logs",
-            cluster="replace",
-            once=True,
-            group=Group.CLUSTER,
-        ),
+        bool, Row(kinds.SWITCH, "delete a finished Job of the same name, with its pods and logs", once=True)
     ]
     delete_claims: Annotated[
-        bool,
-        Row(
-            kinds.SWITCH,
-            "with --replace: also if that Job owns claims, whose data is deleted",
-            cluster="delete_claims",
-            once=True,
-            group=Group.CLUSTER,
-        ),
+        bool, Row(kinds.SWITCH, "with --replace: also if that Job owns claims, whose data is deleted", once=True)
     ]
     on_interrupt: Annotated[
         Literal["stop", "detach"],
@@ -99,17 +50,6 @@ class ClusterRows(TypedDict, total=False):
             kinds.choice(Interrupt, Interrupt),
             "what a signal does without a terminal: stop or detach; default SIGINT stops, SIGTERM detaches, and stops "
             "where CI=true",
-            cluster="on_interrupt",
-            group=Group.CLUSTER,
         ),
     ]
-    yes: Annotated[
-        bool,
-        Row(
-            kinds.SWITCH,
-            "with --replace: also a Job that another person submitted",
-            cluster="yes",
-            once=True,
-            group=Group.CLUSTER,
-        ),
-    ]
+    yes: Annotated[bool, Row(kinds.SWITCH, "with --replace: also a Job that another person submitted", once=True)]

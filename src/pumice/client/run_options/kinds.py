@@ -29,6 +29,7 @@ from pumice.store.settings import ExtraMount
 
 LAST_PORT: Final = 65535
 Pathlike: TypeAlias = str | os.PathLike[str]
+Read: TypeAlias = Callable[[Any, "Source"], Any]
 T = TypeVar("T")
 
 
@@ -54,7 +55,7 @@ class Source(Struct, frozen=True):
 class Kind(Struct, frozen=True):
     """`read` returns the value in its type. Raises InvalidOption."""
 
-    read: Callable[[Any, Source], Any]
+    read: Read
     action: str = "store"  # of its flag, as argparse names it
     type: Callable[[str], Any] = str  # of its flag, likewise
     choices: tuple[str, ...] = ()
@@ -78,22 +79,23 @@ def _text(value: object, source: Source) -> str:
     return str(os.fspath(value))
 
 
-def _switch(value: object, source: Source) -> bool:
-    if not isinstance(value, bool):
-        raise source.refuse(value, "true or false")
-    return value
+def checked(accepted: str, is_good: Callable[[Any], object], make: Callable[[Any], Any] = lambda value: value) -> Read:
+    """Read a value that is good as it is, or after `make`."""
+
+    def read(value: object, source: Source) -> Any:
+        if not is_good(value):
+            raise source.refuse(value, accepted)
+        return make(value)
+
+    return read
 
 
-def _whole_number(value: object, source: Source) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise source.refuse(value, "a whole number")
-    return value
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _count(value: object, source: Source) -> int:
-    if isinstance(value, bool) or not re.fullmatch("[1-9][0-9]{0,6}", str(value)):
-        raise source.refuse(value, "a number, 1 or more")
-    return int(str(value))
+def _is_count(value: object) -> bool:
+    return not isinstance(value, bool) and re.fullmatch("[1-9][0-9]{0,6}", str(value)) is not None
 
 
 def size(value: object, source: Source) -> int:
@@ -325,21 +327,15 @@ def _pairs(form: str, mapping: str, read: Callable[[str, Any, Source], Any], *, 
 
 def choice(words: Iterable[str], make: Callable[[str], str] = str) -> Kind:
     words = tuple(map(str, words))
-
-    def read(value: object, source: Source) -> str:
-        if value not in words:
-            raise source.refuse(value, f"one of {', '.join(words)}")
-        return make(str(value))
-
-    return Kind(read, choices=words)
+    return Kind(checked(f"one of {', '.join(words)}", lambda value: value in words, make), choices=words)
 
 
-SWITCH: Final = Kind(_switch, "store_true")
+SWITCH: Final = Kind(checked("true or false", lambda value: isinstance(value, bool)), "store_true")
 TEXT: Final = Kind(_text)
 TEXTS: Final = _several(lambda text, _source: text)
 WORDS: Final = Kind(_words)
-WHOLE_NUMBER: Final = Kind(_whole_number, type=int)
-COUNT: Final = Kind(_count)
+WHOLE_NUMBER: Final = Kind(checked("a whole number", is_whole), type=int)
+COUNT: Final = Kind(checked("a number, 1 or more", _is_count, lambda value: int(str(value))))
 SIZE: Final = Kind(size)
 TIME: Final = Kind(seconds)
 POSITIVE_TIME: Final = Kind(_positive_seconds)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from pumice.client.backends import default_settings, may_share, state_directory
+from pumice.client.backends import default_settings, image_commands, may_share, state_directory
+from pumice.client.reports import Report
 from pumice.client.run_options import kinds
 from pumice.client.run_options.kinds import Source
 from pumice.client.run_options.table import ROWS, check_scope, read_values
 from pumice.client.run_options.toml_files import read_project_file, read_user_config
+from pumice.model.findings import Finding
 from pumice.model.problem import Position, Problem
+from pumice.store.job_source import JobSource
 from pumice.store.options import ClusterOptions, RunOptions
 from pumice.store.run_errors import InvalidOption
+from pumice.store.run_request import RunRequest
 from pumice.store.settings import ExtraMount, Settings, config_directory, working_directory
 from pumice.yaml.source import read_text
 
@@ -68,10 +73,7 @@ def _options(given: Mapping[str, object], file: str, plugins: Sequence[str], env
         config=config_directory(environ),
         host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
         own_accesses=toml.accesses(beside, inside=True),
-        allowed=(
-            *own.get("allow_host_path", ()),
-            *(each.path for each in own.get("mount", ()) if not each.read_only),
-        ),
+        allowed=(*own.get("allow_host_path", ()), *(each.path for each in own.get("mount", ()) if not each.read_only)),
     )
     return RunOptions(
         settings,
@@ -106,8 +108,14 @@ def _variables(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables for containers, and the names of those that are the caller's own."""
     variables: dict[str, str | None] = {}
-    for each in flags.get("env_file", ()):
-        variables |= _variables_of_file(each, environ)
+    for file in flags.get("env_file", ()):
+        # A variable per line, as `env` takes it; empty lines and lines that begin with # are left out.
+        text = read_text(file)
+        if isinstance(text, Problem):
+            raise InvalidOption.of([text])
+        lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
+        source = Source(Position(option="env-file"), environ=environ)
+        variables |= kinds.named(file, partial(kinds.VARIABLES.read, lines, source))
     variables |= flags.get("env", {})
     passed_on = tuple(name for name, value in variables.items() if value is None)
     given = {name: value for name, value in variables.items() if value is not None}
@@ -125,13 +133,48 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
     return values
 
 
-def _variables_of_file(file: str, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """A variable per line, as `env` takes it; empty lines and lines that begin with # are left out."""
-    text = read_text(file)
-    if isinstance(text, Problem):
-        raise InvalidOption.of([text])
-    lines = [line.strip() for line in text.splitlines()]
-    given = [line for line in lines if line and line[0] != "#"]
-    source = Source(Position(option="env-file"), environ=environ)
-    found: dict[str, str | None] = kinds.named(file, lambda: kinds.VARIABLES.read(given, source))
-    return found
+def with_arguments(request: RunRequest) -> RunRequest:
+    """Return the request with its arguments in its Job, and secret values in its variables. Raises InvalidOption."""
+    options, job = request.options, request.job
+    if not options.args:
+        if options.args_for:
+            hint = "write them after --, at the end of the command"
+            raise InvalidOption("there are no arguments", hint, Position(option="args-for"))
+        return request
+    from pumice.admission.program_arguments import (  # noqa: PLC0415 - few runs have arguments
+        add_program_arguments,
+        read_arguments,
+        with_first_containers,
+    )
+
+    found = read_arguments(options.args)
+    changed = add_program_arguments(job.job, found.words, options.args_for, image_commands(options.settings))
+    if changed.findings:
+        raise InvalidOption.of([_report(each, request.source).problem for each in changed.findings])
+    env, hidden = {**options.settings.env, **found.secrets}, (*options.settings.passed_on, *found.secrets)
+    # On this machine, the record of the run hides them by their names.
+    settings = replace(options.settings, env=env, **({"passed_on": hidden} if options.cluster is not None else {}))
+    return replace(
+        request,
+        job=replace(job, job=changed.job, written=with_first_containers(job.written, changed.containers)),
+        options=replace(options, args=found.shown, settings=settings),
+    )
+
+
+def _report(finding: Finding, source: JobSource) -> Report:
+    """Return a finding with its line; one about a script with the line in the script."""
+    line = source(finding.path).line
+    if isinstance(finding.value, str) and source.text:
+        lines = source.text.splitlines()
+        same = (number for number in range(line - source.first, len(lines)) if finding.value in lines[number])
+        line = source.first + next(same, line - source.first)
+    return Report(
+        severity=finding.severity,
+        file=source.file,
+        line=line,
+        column=0,
+        path=str(finding.path),
+        value=finding.value,
+        message=finding.message,
+        hint=finding.hint,
+    )

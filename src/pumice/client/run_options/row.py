@@ -38,14 +38,14 @@ class Row(Struct, frozen=True):
     project: str = ""  # the key of a project's pumice.toml that sets it
     config: bool = False  # the user's own config.toml may set it, by the name of the flag
     setting: str = ""  # the field of Settings that has its value
-    option: str = ""  # the field of RunOptions that has its value
+    option: str = ""  # the field of RunOptions that has its value, if that has another name
     once: bool = False  # it is about one run: a command to type again leaves it out
     background: bool = False  # only for runs that outlive their client
     instead: Advice = ""  # for an option of this machine only: what to use on a cluster
     cluster: str = ""  # the field of ClusterOptions that has its value
     cluster_kind: Kind | None = None  # how it is read on a cluster, if not as on this machine
     has_flag: bool = True  # else the command line has another place for it
-    group: Group | None = None  # every row has one; a test names rows that do not
+    group: Group | None = None  # every row has one, those of `ClusterRows` that of a cluster; a test names others
 
     @property
     def scope(self) -> Scope:

@@ -5,9 +5,11 @@ group of its flag, and which TOML files may set it. The flag has the same name, 
 `with_` is `--with`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+
+from msgspec.structs import replace
 
 from pumice.client.run_options import kinds
 from pumice.client.run_options.cluster_table import ClusterRows
@@ -15,7 +17,7 @@ from pumice.client.run_options.kinds import Pathlike, Source
 from pumice.client.run_options.row import Group, Row, Scope
 from pumice.model.problem import Command, Option, Position
 from pumice.model.suggestions import did_you_mean
-from pumice.store.options import Isolation, Network
+from pumice.store.options import Isolation, Network, RunOptions
 from pumice.store.run_errors import InvalidOption
 
 _CODE: Final = Option("code", True)
@@ -96,14 +98,12 @@ class Options(ClusterRows, total=False):
             kinds.TEXTS,
             "run without a resource that the job asks for, such as nvidia.com/gpu",
             "RESOURCE",
-            option="ignore",
             instead="leave the resource out of resources in the Job file",
             group=Group.RESOURCES,
         ),
     ]
     scale: Annotated[
-        Mapping[str, int],
-        Row(kinds.REPLICAS, "override a task's number of pods", "TASK=N", option="scale", group=Group.PROGRAM),
+        Mapping[str, int], Row(kinds.REPLICAS, "override a task's number of pods", "TASK=N", group=Group.PROGRAM)
     ]
     publish: Annotated[
         str | Sequence[str],
@@ -111,7 +111,6 @@ class Options(ClusterRows, total=False):
             kinds.PUBLISHED,
             "publish a pod's port on 127.0.0.1, there as LOCAL; of a job of one pod, PORT[:LOCAL] will do",
             "TASK-INDEX:PORT[:LOCAL]",
-            option="publish",
             instead="`forward`, once it runs: pumice forward RUN/POD PORT",
             group=Group.NETWORK,
         ),
@@ -152,7 +151,6 @@ class Options(ClusterRows, total=False):
         Row(
             kinds.SWITCH,
             "fetch images that are not here from their registries",
-            option="pull",
             instead="nodes pull images themselves; imagePullPolicy in the Job file says when",
             group=Group.IMAGES,
         ),
@@ -163,7 +161,6 @@ class Options(ClusterRows, total=False):
             kinds.WHOLE_NUMBER,
             "in the queue of this machine, the highest first; default by priorityClassName and config.toml, else 0",
             "N",
-            option="priority",
             instead=(Option("priority-class", "NAME"),),
             group=Group.RESOURCES,
         ),
@@ -173,7 +170,6 @@ class Options(ClusterRows, total=False):
         Row(
             kinds.SWITCH,
             "with -d: do not start it before `pumice resume`",
-            option="hold",
             background=True,
             instead="write suspend: true into the Job file",
             group=Group.RESOURCES,
@@ -194,25 +190,14 @@ class Options(ClusterRows, total=False):
             kinds.TIME,
             "give up after waiting this long for resources (exit code 2)",
             "5m",
-            option="max_wait",
             instead=(Option("timeout", "10m"), ", and ", Command("why", "RUN"), " says what it waits for"),
             group=Group.RESOURCES,
         ),
     ]
-    note: Annotated[
-        str, Row(kinds.TEXT, "a remark that is recorded with the run", "TEXT", option="note", group=Group.PROGRAM)
-    ]
+    note: Annotated[str, Row(kinds.TEXT, "a remark that is recorded with the run", "TEXT", group=Group.PROGRAM)]
     args: Annotated[
         Sequence[str | int | float],
-        Row(
-            kinds.WORDS,
-            "arguments of the program",
-            "ARGS",
-            project="args",
-            option="args",
-            has_flag=False,
-            group=Group.PROGRAM,
-        ),
+        Row(kinds.WORDS, "arguments of the program", "ARGS", project="args", has_flag=False, group=Group.PROGRAM),
     ]
     args_for: Annotated[
         str | Sequence[str],
@@ -220,7 +205,6 @@ class Options(ClusterRows, total=False):
             kinds.TEXTS,
             "the task whose program gets the arguments; by default all that run the same one",
             "TASK",
-            option="args_for",
             group=Group.PROGRAM,
         ),
     ]
@@ -240,7 +224,6 @@ class Options(ClusterRows, total=False):
             kinds.SWITCH,
             "leave out devices that this machine lacks, and lower requests until it fits",
             project="fit",
-            option="fit",
             instead=(Option("scale", {"TASK": 1}), ", or smaller resources in the Job file"),
             group=Group.RESOURCES,
         ),
@@ -252,7 +235,6 @@ class Options(ClusterRows, total=False):
             "job: pods reach only each other; outbound (default): also what this machine reaches, but not itself, "
             "link-local and metadata addresses; all: these, too",
             config=True,
-            option="network",
             instead="a NetworkPolicy, or the argument --networkpolicy of the svc plugin",
             group=Group.NETWORK,
         ),
@@ -263,7 +245,6 @@ class Options(ClusterRows, total=False):
             kinds.choice(Isolation, Isolation),
             "namespaces: isolated pods; process: plain processes, for machines that do not allow namespaces",
             config=True,
-            option="isolation",
             instead="securityContext in the Job file",
             group=Group.PLACE,
         ),
@@ -330,12 +311,7 @@ class Options(ClusterRows, total=False):
     timeout: Annotated[
         float | str,
         Row(
-            kinds.POSITIVE_TIME,
-            "stop the job after this time (exit code 124)",
-            "10m",
-            option="timeout",
-            once=True,
-            group=Group.RESOURCES,
+            kinds.POSITIVE_TIME, "stop the job after this time (exit code 124)", "10m", once=True, group=Group.RESOURCES
         ),
     ]
     keep: Annotated[
@@ -351,8 +327,17 @@ class Options(ClusterRows, total=False):
     ]
 
 
-_ANNOTATIONS: Final = {**Options.__annotations__, **ClusterRows.__annotations__}
-ROWS: Final[Mapping[str, Row]] = {name: kind.__metadata__[0] for name, kind in _ANNOTATIONS.items()}
+def _rows() -> Iterator[tuple[str, Row]]:
+    """Yield the rows, with what follows from their names."""
+    for name, annotation in Options.__annotations__.items():
+        row: Row = annotation.__metadata__[0]
+        yield name, replace(row, option=name) if name in RunOptions.__struct_fields__ else row
+    for name, annotation in ClusterRows.__annotations__.items():
+        row = annotation.__metadata__[0]
+        yield name, replace(row, cluster=row.cluster or name, group=Group.CLUSTER)
+
+
+ROWS: Final[Mapping[str, Row]] = dict(_rows())
 
 
 def check_foreground(given: Mapping[str, object], hint: str) -> None:

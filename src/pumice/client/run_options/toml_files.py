@@ -144,18 +144,6 @@ def _each(read: Callable[[str, Any, Source], Any]) -> Kind:
     return Kind(lambda found, source: _read_table(found, source, read))
 
 
-def _not_negative(value: object, source: Source) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise source.refuse(value, "a whole number, 0 or more")
-    return value
-
-
-def _context(value: object, source: Source) -> str:
-    if not isinstance(value, str) or not value:
-        raise source.refuse(value, "the name of a context")
-    return value
-
-
 def _image(_name: str, path: object, source: Source) -> Path:
     if not isinstance(path, str) or not path:
         found = kind_of(path) if path != "" else "nothing"
@@ -212,14 +200,17 @@ _PROJECT: Final = {
     "args": kinds.WORDS,
     "fit": kinds.SWITCH,
 }
+_NOT_NEGATIVE: Final = Kind(
+    kinds.checked("a whole number, 0 or more", lambda value: kinds.is_whole(value) and value >= 0)
+)
 _RUNS: Final = {
-    "keep_days": Kind(_not_negative),
-    "keep_per_name": Kind(_not_negative),
+    "keep_days": _NOT_NEGATIVE,
+    "keep_per_name": _NOT_NEGATIVE,
     "max_size": Kind(lambda value, source: kinds.size(str(value).removesuffix("B"), source)),
     "after_reboot": kinds.choice(("policy", "suspend")),
 }
 _CONFIG: Final = {
-    "on": Kind(_context),
+    "on": Kind(kinds.checked("the name of a context", lambda value: isinstance(value, str) and value)),
     **{option_name(name): row.kind for name, row in ROWS.items() if row.config},
     "runs": Kind(lambda found, source: _read_keys(found, _RUNS, source)),
     "priorities": _each(lambda _name, value, source: kinds.WHOLE_NUMBER.read(value, source)),
