@@ -27,7 +27,6 @@ import aiohttp
 import uvloop
 
 from pumice.engines.kubernetes.api.transport import Transport
-from pumice.engines.kubernetes.api.watch import Watch
 from pumice.engines.kubernetes.auth.access import Access
 from pumice.engines.kubernetes.auth.credentials import StaticCredentials
 from pumice.engines.kubernetes.auth.tls import tls_context
@@ -130,10 +129,10 @@ class Own:
         await in_parallel(lambda: self.transport.request("POST", "/pods", POD), POD)
 
     async def watch(self) -> None:
-        watch, count = Watch(self.transport, "/pods?watch=1", JSON), 0
-        while lines := await watch.read():
-            count += len(lines)
-        watch.close()
+        connection, count = await self.transport.open_stream("/pods?watch=1"), 0
+        while piece := await connection.read(TIMEOUT):
+            count += piece.count(b"\n")
+        connection.close()
         check(count == EVENTS)
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from pumice.client.values import Status
 from pumice.diagnosis.cluster.objects import Claim, Event, Lease, Node, PodGroup, PriorityClass, Queue
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known, requests_by_node
 from pumice.diagnosis.cluster.volume_layer import claims_of
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import (
     CLAIMS,
@@ -123,7 +124,7 @@ class _Reader:
     async def offered(self) -> frozenset[str]:
         """Return the resources that the cluster serves."""
         try:
-            return await self.connection.client.discover()
+            return await discover(self.connection.client)
         except ApiError:
             return frozenset({VOLCANO_POD_GROUPS.identity, VOLCANO_QUEUES.identity})
 

@@ -8,7 +8,9 @@ carried out all the same: callers that repeat a create must expect `already_exis
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -18,13 +20,11 @@ import msgspec
 
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.concurrency_limit import ConcurrencyLimit
-from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.http1 import ProtocolError
-from pumice.engines.kubernetes.api.pages import read_page
+from pumice.engines.kubernetes.api.raw_objects import read_event, read_page
 from pumice.engines.kubernetes.api.resources import ACCESS_REVIEWS, Resource
 from pumice.engines.kubernetes.api.transport import JSON, Transport
-from pumice.engines.kubernetes.api.watch import Watch, read_event, watch_lifetime
 from pumice.engines.kubernetes.auth.access import Access
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -39,9 +39,13 @@ PAGE_SIZE: Final = 500
 # Larger objects are written few at a time. A server takes a hundred milliseconds for a pod with thousands of variables,
 # and for the status of such a Job; while it works on 64 of them, the calls of all other jobs wait.
 LARGE_BODY: Final = 16 * 1024
-# Seconds after which a stream that sends nothing is taken for dead.
-_MAX_SILENCE: Final = 150.0
 LARGE_BODIES: Final = 256 * 1024  # bytes of large bodies under way
+# Seconds after which a stream that sends nothing is taken for dead. A live server sends a watch a bookmark about every
+# minute.
+_MAX_SILENCE: Final = 150.0
+# How long a watch lasts in seconds; random, so that watches do not all end at once.
+_LIFETIME: Final = (300.0, 600.0)
+_RANDOM: Final = random.Random()  # noqa: S311 - not a secret
 
 Params = Mapping[str, str]
 
@@ -227,10 +231,10 @@ class Client:
         while True:
             body = await self.request("GET", resource.path(namespace), params=params, accept=accept, attempts=attempts)
             page = read_page(body)
-            yield page.items, page.resource_version
-            if not page.continue_token:
+            yield page.items or [], page.metadata.resource_version
+            if not page.metadata.continue_token:
                 return
-            params["continue"] = page.continue_token
+            params["continue"] = page.metadata.continue_token
 
     async def watch(  # noqa: PLR0913 - see request
         self,
@@ -247,21 +251,29 @@ class Client:
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "timeoutSeconds": str(round(watch_lifetime())),
+            "timeoutSeconds": str(round(_RANDOM.uniform(*_LIFETIME))),
         }
-        accept = METADATA if metadata_only else JSON
-        watch = Watch(self._transport, self._target(resource.path(namespace), params), accept)
-        try:
-            while lines := await watch.read():
-                for line in lines:
-                    event = read_event(line)
-                    yield event.type, event.object
-        finally:
-            watch.close()
+        # The pieces of a line whose end has not arrived, joined once when it has: there may be hundreds, of an object
+        # of several megabytes. Text after the last line break was cut off, and is no event.
+        begun: list[bytes] = []
+        stream = self.stream(resource.path(namespace), params, METADATA if metadata_only else JSON)
+        async with aclosing(stream):
+            async for piece in stream:
+                first, *others = piece.split(b"\n")
+                begun.append(first)
+                if others:
+                    lines = [b"".join(begun), *others]
+                    begun = [lines.pop()]
+                    for line in filter(None, lines):
+                        event = read_event(line)
+                        yield event.type, event.object
 
-    async def stream(self, path: str, params: Params) -> AsyncGenerator[bytes, None]:
-        """Yield the pieces of a text, such as a log, as they arrive. Close it with `aclosing`."""
-        connection = await self._transport.open_stream(self._target(path, params), _ANY)
+    async def stream(self, path: str, params: Params, accept: str = _ANY) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of a text, such as a log, as they arrive. Close it with `aclosing`.
+
+        That closes the connection: HTTP/1.1 has no other way to cancel a response.
+        """
+        connection = await self._transport.open_stream(self._target(path, params), accept)
         try:
             while piece := await connection.read(_MAX_SILENCE):
                 yield piece
@@ -269,9 +281,6 @@ class Client:
             raise self._transport.unreachable(error) from error
         finally:
             connection.close()
-
-    async def discover(self) -> frozenset[str]:
-        return await discover(self.request)
 
     def _target(self, path: str, params: Params | None) -> str:
         if params is self._manager:

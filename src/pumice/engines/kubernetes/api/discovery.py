@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
 import msgspec
 
+from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 
 # Everything in one response; a server before 1.30 does not know this form and takes the last of the list.
@@ -15,10 +13,6 @@ _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
     "application/json"
 )
-
-
-class _Request(Protocol):
-    async def __call__(self, method: str, path: str, *, accept: str = ..., attempts: int | None = ...) -> bytes: ...
 
 
 class _Named(msgspec.Struct):
@@ -46,7 +40,6 @@ class _Group(msgspec.Struct):
 
 
 class _Groups(msgspec.Struct):
-    kind: str = ""
     items: list[_Group] | None = None
     groups: list[_Group] | None = None
     versions: list[str] | None = None  # of the core group in the old form
@@ -56,35 +49,30 @@ class _Resources(msgspec.Struct):
     resources: list[_Named] | None = None
 
 
-async def discover(request: _Request) -> frozenset[str]:
+async def discover(client: Client) -> frozenset[str]:
     """Return group versions and resources, such as `v1`, `batch.volcano.sh/v1alpha1/jobs` and `v1/pods/status`."""
     found: set[str] = set()
     for root in ("/api", "/apis"):
-        response = msgspec.json.decode(await request("GET", root, accept=_AGGREGATED, attempts=3), type=_Groups)
-        if response.kind == "APIGroupDiscoveryList":
-            found.update(_aggregated(response.items or ()))
-            continue
+        raw = await client.request("GET", root, accept=_AGGREGATED, attempts=3)
+        response = msgspec.json.decode(raw, type=_Groups)
+        for group in response.items or ():
+            for version in group.versions or ():
+                name = f"{group.metadata.name}/{version.version}" if group.metadata.name else version.version
+                found.add(name)
+                for resource in version.resources or ():
+                    found.add(f"{name}/{resource.resource}")
+                    found.update(f"{name}/{resource.resource}/{sub.subresource}" for sub in resource.subresources or ())
+        # The old form.
         old = [version.group_version for group in response.groups or () for version in group.versions or ()]
         for group_version in [*old, *(response.versions or ())]:
             found.add(group_version)
-            found.update(await _resources_of(request, root, group_version))
+            found.update(await _resources_of(client, root, group_version))
     return frozenset(found)
 
 
-def _aggregated(groups: Iterable[_Group]) -> Iterable[str]:
-    for group in groups:
-        for version in group.versions or ():
-            name = f"{group.metadata.name}/{version.version}" if group.metadata.name else version.version
-            yield name
-            for resource in version.resources or ():
-                yield f"{name}/{resource.resource}"
-                for sub in resource.subresources or ():
-                    yield f"{name}/{resource.resource}/{sub.subresource}"
-
-
-async def _resources_of(request: _Request, root: str, group_version: str) -> list[str]:
+async def _resources_of(client: Client, root: str, group_version: str) -> list[str]:
     try:
-        response = await request("GET", f"{root}/{group_version}", attempts=3)
+        response = await client.request("GET", f"{root}/{group_version}", attempts=3)
     except ApiError as error:
         # The group is registered, but its aggregated API server is down.
         if error.status in {404, 503}:

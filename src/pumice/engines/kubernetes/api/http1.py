@@ -34,11 +34,14 @@ class ProtocolError(PumiceError):
     """The server sent something that is not HTTP/1.1."""
 
 
+def header_lines(headers: Headers) -> list[tuple[str, str]]:
+    """Return the headers; those of several values, such as the groups of an impersonation, several times."""
+    return [(name, each) for name, value in headers.items() for each in ((value,) if isinstance(value, str) else value)]
+
+
 def encode_headers(headers: Headers) -> bytes:
     """Return the header lines. A line break in a value is refused: it would start another header."""
-    lines = [
-        (name, each) for name, value in headers.items() for each in ((value,) if isinstance(value, str) else value)
-    ]
+    lines = header_lines(headers)
     for name, value in lines:
         if "\r" in value or "\n" in value or "\0" in value:
             raise ProtocolError(f"the value of {name} contains a line break")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Self
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
-from pumice.engines.kubernetes.api.http1 import Headers
+from pumice.engines.kubernetes.api.http1 import Headers, header_lines
 from pumice.engines.kubernetes.api.transport import unreachable
 from pumice.engines.kubernetes.auth.access import Access
 from pumice.model import VERSION
@@ -73,7 +73,7 @@ class PodSocket:
                 opened = await session.ws_connect(
                     access.server + target,
                     protocols=protocols,
-                    headers=list(_lines(auth)),
+                    headers=header_lines(auth),
                     ssl=access.tls if access.tls is not None else True,
                     server_hostname=access.server_name,
                     proxy=access.proxy,
@@ -145,13 +145,6 @@ async def _refuse(response: aiohttp.ClientResponse) -> None:
     error = ApiError.from_response(response.status, body, response.headers.get("Retry-After"))
     response.close()
     raise error
-
-
-def _lines(headers: Headers) -> Iterator[tuple[str, str]]:
-    """Yield the headers; those of several values, such as the groups of an impersonation, several times."""
-    for name, value in headers.items():
-        for each in (value,) if isinstance(value, str) else value:
-            yield name, each
 
 
 def _no_redirects() -> aiohttp.TraceConfig:

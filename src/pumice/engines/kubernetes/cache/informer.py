@@ -17,8 +17,8 @@ import msgspec
 
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.deep_json import members
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.raw_objects import members
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.store import Key, Store, T, is_older
 from pumice.model.pumice_error import PumiceError

@@ -23,6 +23,7 @@ from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults, with_first_min_available
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
@@ -163,7 +164,7 @@ class Controller:
     async def _discover(self) -> frozenset[str]:
         while True:
             try:
-                offered = await self.client.discover()
+                offered = await discover(self.client)
                 if {resources.JOBS.identity, resources.COMMANDS.identity} <= offered:
                     return offered
                 reason = "the cluster has no Job CRD: `pumice install --crds-only | kubectl apply --server-side -f -`"

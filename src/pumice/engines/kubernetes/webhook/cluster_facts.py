@@ -14,6 +14,7 @@ import msgspec
 from pumice.admission.context import Context, Queue
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.informer import Informer
 from pumice.engines.kubernetes.cache.store import Identity
@@ -71,7 +72,7 @@ class ClusterFacts:
     async def refresh(self) -> None:
         self.dropped = await self._dropped()
         try:
-            provider, _ = choose(self.gang, offered := await self.client.discover())
+            provider, _ = choose(self.gang, offered := await discover(self.client))
         except (ApiError, GangError) as error:
             self._warn("gang provider", str(error))
             return

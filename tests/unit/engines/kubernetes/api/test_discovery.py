@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, PODS
 from tests.unit.engines.kubernetes.played_api import Handler, client_of, play, refusing
@@ -66,7 +67,7 @@ def _answering(answers: dict[str, object], otherwise: int = 503) -> Handler:
 
 async def _discovered(handler: Handler) -> frozenset[str]:
     async with client_of(handler) as client:
-        return await client.discover()
+        return await discover(client)
 
 
 @pytest.mark.parametrize("answers", [pytest.param(AGGREGATED, id="aggregated"), pytest.param(OLD, id="old form")])

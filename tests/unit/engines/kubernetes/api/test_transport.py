@@ -16,6 +16,7 @@ from aiohttp import web
 
 from pumice.engines.kubernetes.api import transport as transport_module
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.auth.credentials import StaticCredentials, bearer
@@ -138,7 +139,7 @@ def test_an_html_page_is_no_response() -> None:
         return web.Response(text="<!doctype html><title>Log in</title>", content_type="text/html")
 
     with pytest.raises(UnreachableError, match="answered with an HTML page"):
-        call(page, lambda client: client.discover())
+        call(page, discover)
 
 
 @played

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.api import watch
+from pumice.engines.kubernetes.api import client as api_client
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
@@ -79,7 +79,14 @@ def test_query_of_a_watch() -> None:
 
 
 def test_lifetimes_differ() -> None:
-    assert len({round(watch.watch_lifetime()) for _ in range(100)}) > 30
+    script = Script(*[streaming([])] * 100)
+
+    async def watched(client: Client) -> None:
+        for _ in range(100):
+            assert [kind async for kind, _ in client.watch(PODS, "n", resource_version="0")] == []
+
+    call(script, watched)
+    assert len({request.query["timeoutSeconds"] for request in script.asked}) > 30
 
 
 def test_a_large_object() -> None:
@@ -105,7 +112,7 @@ def test_a_broken_connection_raises() -> None:
 
 
 def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_MAX_SILENCE", 0.3)
+    monkeypatch.setattr(api_client, "_MAX_SILENCE", 0.3)
     seen, error = _watch(streaming(LINES, hold=True))
     assert seen == EVENTS
     assert isinstance(error, UnreachableError)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.api import watch
+from pumice.engines.kubernetes.api import client as api_client
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.cache import informer as informer_module
 from pumice.engines.kubernetes.cache.informer import Informer
@@ -406,7 +406,7 @@ async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
 
 @played
 async def test_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_MAX_SILENCE", 0.2)
+    monkeypatch.setattr(api_client, "_MAX_SILENCE", 0.2)
     store = _store("a")
     store.failures.append(on_watch(streaming([], hold=True)))
     async with watching(store) as watcher:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks import (
@@ -46,7 +47,7 @@ async def check_cluster(client: Client, target: Target, now: dt.datetime) -> Asy
     yield await cluster_checks.version(client)
     yield await result_of("definition of Job", lambda: cluster_checks.job_definition(client, target))
     yield await result_of("definition of Command", lambda: cluster_checks.command_definition(client, target))
-    yield cluster_checks.gang(target.gang, await client.discover())
+    yield cluster_checks.gang(target.gang, await discover(client))
     yield await result_of("Volcano's controller", lambda: cluster_checks.volcano_controller(client))
     yield await result_of("controller", lambda: cluster_checks.controller(client, target, now))
     for result in await _rollouts(client, target, "controller"):

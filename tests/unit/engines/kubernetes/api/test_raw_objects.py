@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.api.deep_json import elements, members
+from pumice.engines.kubernetes.api.raw_objects import elements, members
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_object
 from pumice.engines.kubernetes.cache.informer import Informer
