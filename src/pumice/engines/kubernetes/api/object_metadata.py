@@ -19,11 +19,17 @@ class OwnerReference(Struct, rename="camel", frozen=True):
 class ObjectMetadata(Struct, rename="camel", frozen=True):
     """A bookmark of a watch has only a version."""
 
+    namespace: str = ""
     name: str = ""
     uid: str = ""
     resource_version: str = ""
+    deletion_timestamp: str | None = None
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        return self.namespace, self.name, self.uid, self.resource_version
 
     def is_owned_by(self, uid: str) -> bool:
         return any(owner.uid == uid for owner in self.owner_references)

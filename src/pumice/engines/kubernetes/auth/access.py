@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -50,42 +49,64 @@ class NoClusterError(AccessError):
 
 
 def find_access(kubeconfig: str | None, context: str | None = None) -> Access:
-    environment = os.environ
-    paths = _kubeconfig_paths(kubeconfig, environment)
-    if paths:
-        return _from_kubeconfig(read_kubeconfig(paths), context, environment)
-    if context is None and environment.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster(environment, SERVICE_ACCOUNT)
+    config = find_kubeconfig(kubeconfig)
+    if config is not None:
+        return _from_kubeconfig(config, context)
+    if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster_access()
     raise NoClusterError(f"{NO_CLUSTER}; name a file with --kubeconfig")
 
 
 def in_cluster_access() -> Access:
     """Return the access of the service account of the pod in which this runs. Raises AccessError."""
-    environment = os.environ
-    if not environment.get("KUBERNETES_SERVICE_HOST"):
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    if not host:
         raise AccessError("in-cluster: this is not a pod of a cluster; name a context of the kubeconfig")
-    return _in_cluster(environment, SERVICE_ACCOUNT)
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    try:
+        authority = (SERVICE_ACCOUNT / "ca.crt").read_bytes()
+        has_token = (SERVICE_ACCOUNT / "token").is_file()
+    except OSError as error:
+        raise AccessError(f"cannot read {SERVICE_ACCOUNT / 'ca.crt'}: {error.strerror}; {_NO_ACCOUNT}") from error
+    if not has_token:
+        raise AccessError(f"{SERVICE_ACCOUNT / 'token'} does not exist; {_NO_ACCOUNT}")
+    try:
+        tls = tls_context(authority)
+    except CertificateError as error:
+        raise AccessError(f"{SERVICE_ACCOUNT / 'ca.crt'} {error}") from error
+    try:
+        namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        namespace = ""
+    return Access(
+        server=server,
+        namespace=namespace or "default",
+        tls=tls,
+        credentials=TokenFile(SERVICE_ACCOUNT / "token"),
+        description="in-cluster",
+        proxy=_environment_proxy(server),
+    )
 
 
 def find_kubeconfig(kubeconfig: str | None) -> Kubeconfig | None:
     """Return the contexts that a user can name; None if there is no kubeconfig. Raises AccessError."""
-    paths = _kubeconfig_paths(kubeconfig, os.environ)
+    paths = _kubeconfig_paths(kubeconfig)
     return read_kubeconfig(paths) if paths else None
 
 
-def _kubeconfig_paths(kubeconfig: str | None, environment: Mapping[str, str]) -> list[Path]:
+def _kubeconfig_paths(kubeconfig: str | None) -> list[Path]:
     if kubeconfig:
         return [Path(kubeconfig).expanduser()]
-    named = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
+    named = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if named:
         return list(dict.fromkeys(named))
-    home = environment.get("HOME")
+    home = os.environ.get("HOME")
     default = Path(home) / ".kube" / "config" if home else None
     # os.access is False in a home without permission: in a pod it often belongs to another user.
     return [default] if default is not None and os.access(default, os.F_OK) else []
 
 
-def _from_kubeconfig(config: Kubeconfig, name: str | None, environment: Mapping[str, str]) -> Access:
+def _from_kubeconfig(config: Kubeconfig, name: str | None) -> Access:
     name, context = _context(config, name)
     where = f"the context {name!r} of the kubeconfig {config.description}"
     cluster, cluster_file = _entry(config.clusters, "cluster", context.cluster, where)
@@ -103,7 +124,7 @@ def _from_kubeconfig(config: Kubeconfig, name: str | None, environment: Mapping[
         credentials=credentials_of(user, entry, tls, lambda: exec_cluster_info(cluster, cluster_file.parent)),
         description=name,
         server_name=cluster.tls_server_name or None,
-        proxy=cluster.proxy_url or _environment_proxy(server, environment),
+        proxy=cluster.proxy_url or _environment_proxy(server),
     )
 
 
@@ -154,8 +175,8 @@ def _tls(cluster: Cluster, subject: str, directory: Path) -> ssl.SSLContext:
         raise AccessError(f"{subject}: certificate-authority {error}") from error
 
 
-def _environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:
-    proxy = proxy_for(server, environment)
+def _environment_proxy(server: str) -> str | None:
+    proxy = proxy_for(server, os.environ)
     if proxy is not None and not _is_http_proxy(proxy):
         raise AccessError(f"HTTPS_PROXY {_NO_PROXY}; exclude the server {server} with NO_PROXY")
     return proxy
@@ -174,31 +195,3 @@ def _parse_url(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if is_usable and url.isascii() and url.isprintable() and " " not in url else None
-
-
-def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
-    host, port = environment["KUBERNETES_SERVICE_HOST"], environment.get("KUBERNETES_SERVICE_PORT") or "443"
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    try:
-        authority = (account / "ca.crt").read_bytes()
-        has_token = (account / "token").is_file()
-    except OSError as error:
-        raise AccessError(f"cannot read {account / 'ca.crt'}: {error.strerror}; {_NO_ACCOUNT}") from error
-    if not has_token:
-        raise AccessError(f"{account / 'token'} does not exist; {_NO_ACCOUNT}")
-    try:
-        tls = tls_context(authority)
-    except CertificateError as error:
-        raise AccessError(f"{account / 'ca.crt'} {error}") from error
-    try:
-        namespace = (account / "namespace").read_text().strip()
-    except OSError:
-        namespace = ""
-    return Access(
-        server=server,
-        namespace=namespace or "default",
-        tls=tls,
-        credentials=TokenFile(account / "token"),
-        description="in-cluster",
-        proxy=_environment_proxy(server, environment),
-    )

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 
 from pumice.engines.kubernetes.api.errors import UnreachableError
 from pumice.engines.kubernetes.api.http1 import Headers
 from pumice.engines.kubernetes.auth.credentials import bearer
+from pumice.engines.kubernetes.auth.kubeconfig import Exec
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -46,24 +46,15 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-class ExecPlugin(Struct, frozen=True):
-    """The `exec` of a kubeconfig user."""
-
-    command: str
-    api_version: str
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    install_hint: str = ""
-    interactive: str = "IfAvailable"
-    cluster: Mapping[str, Any] | None = None  # with provideClusterInfo
-
-
 class ExecCredentials:
-    def __init__(self, plugin: ExecPlugin, tls: ssl.SSLContext | None, extra: Headers | None = None) -> None:
+    def __init__(
+        self, plugin: Exec, cluster: Mapping[str, Any] | None, tls: ssl.SSLContext | None, extra: Headers
+    ) -> None:
         self.generation = 0
         self._plugin = plugin
+        self._cluster = cluster  # what the program is told about it, with provideClusterInfo
         self._tls = tls
-        self._extra = extra or {}
+        self._extra = extra
         self._headers: Headers | None = None
         self._expires: float | None = None
         self._certificate: tuple[str, str] | None = None
@@ -94,33 +85,31 @@ class ExecCredentials:
         return True
 
     async def _fetch(self) -> Headers:
-        status = _read_output(self._plugin, await _run(self._plugin))
-        if status.client_certificate_data and status.client_key_data:
-            self._take_certificate(status.client_certificate_data, status.client_key_data)
+        status = _read_output(self._plugin, await _run(self._plugin, self._cluster))
+        certificate, key = status.client_certificate_data, status.client_key_data
+        if certificate and key and self._tls is not None and (certificate, key) != self._certificate:
+            try:
+                load_key_pair(self._tls, certificate.encode(), key.encode())
+            except CertificateError as error:
+                raise UnreachableError(
+                    f"the credential plugin {self._plugin.command!r} returned an unusable certificate: {error}"
+                ) from error
+            self._certificate = (certificate, key)
+            self.generation += 1
         self._expires = status.expiration_timestamp.timestamp() if status.expiration_timestamp else None
         self._headers = bearer(status.token, self._extra) if status.token else dict(self._extra)
         return self._headers
 
-    def _take_certificate(self, certificate: str, key: str) -> None:
-        if self._tls is None or (certificate, key) == self._certificate:
-            return
-        try:
-            load_key_pair(self._tls, certificate.encode(), key.encode())
-        except CertificateError as error:
-            raise UnreachableError(
-                f"the credential plugin {self._plugin.command!r} returned an unusable certificate: {error}"
-            ) from error
-        self._certificate = (certificate, key)
-        self.generation += 1
 
-
-async def _run(plugin: ExecPlugin) -> bytes:
+async def _run(plugin: Exec, cluster: Mapping[str, Any] | None) -> bytes:
     program = shutil.which(plugin.command)
     if program is None:
-        hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint.strip() else ""
-        raise UnreachableError(f"the credential plugin {plugin.command!r} of the kubeconfig was not found{hint}")
+        hint = (plugin.install_hint or "").strip()
+        raise UnreachableError(
+            f"the credential plugin {plugin.command!r} of the kubeconfig was not found{hint and f'; {hint}'}"
+        )
     interactive = _is_interactive(plugin)
-    process = await _start(plugin, program, interactive=interactive)
+    process = await _start(plugin, program, cluster, interactive=interactive)
     try:
         async with asyncio.timeout(None if interactive else _TIMEOUT):
             out, err = await process.communicate()
@@ -139,20 +128,20 @@ async def _run(plugin: ExecPlugin) -> bytes:
     return out
 
 
-async def _start(plugin: ExecPlugin, program: str, *, interactive: bool) -> asyncio.subprocess.Process:
-    spec: dict[str, Any] = {"interactive": interactive}
-    if plugin.cluster is not None:
-        spec["cluster"] = plugin.cluster
+async def _start(
+    plugin: Exec, program: str, cluster: Mapping[str, Any] | None, *, interactive: bool
+) -> asyncio.subprocess.Process:
+    spec = {"interactive": interactive} | ({} if cluster is None else {"cluster": cluster})
     info = msgspec.json.encode({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}).decode()
     try:
         return await asyncio.create_subprocess_exec(
             program,
-            *plugin.arguments,
+            *(plugin.args or ()),
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             # An interactive program writes its prompts to stderr; of others, stderr explains a failure.
             stderr=None if interactive else asyncio.subprocess.PIPE,
-            env={**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": info},
+            env={**os.environ, **{one.name: one.value for one in plugin.env or ()}, "KUBERNETES_EXEC_INFO": info},
         )
     except (OSError, ValueError) as error:
         # Built for another machine, without a #! line, or with a NUL in its arguments.
@@ -160,11 +149,11 @@ async def _start(plugin: ExecPlugin, program: str, *, interactive: bool) -> asyn
         raise UnreachableError(f"the credential plugin {plugin.command!r} cannot be run: {why.lower()}") from error
 
 
-def _is_interactive(plugin: ExecPlugin) -> bool:
-    if plugin.interactive == "Never":
+def _is_interactive(plugin: Exec) -> bool:
+    if plugin.interactive_mode == "Never":
         return False
     has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    if plugin.interactive == "Always" and not has_terminal:
+    if plugin.interactive_mode == "Always" and not has_terminal:
         raise UnreachableError(
             f"the credential plugin {plugin.command!r} needs a terminal (interactiveMode: Always), and there is none; "
             "use a token or a client certificate for unattended programs"
@@ -172,7 +161,7 @@ def _is_interactive(plugin: ExecPlugin) -> bool:
     return has_terminal
 
 
-def _read_output(plugin: ExecPlugin, out: bytes) -> _Status:
+def _read_output(plugin: Exec, out: bytes) -> _Status:
     # The output is secret, and never shown.
     subject = f"the credential plugin {plugin.command!r} wrote"
     try:

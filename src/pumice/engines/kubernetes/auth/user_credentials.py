@@ -11,13 +11,19 @@ from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.api.http1 import Headers
-from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
-from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials, ExecPlugin
+from pumice.engines.kubernetes.auth.credentials import (
+    Credentials,
+    RotatingCertificate,
+    StaticCredentials,
+    TokenFile,
+    bearer,
+)
+from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Exec, User
-from pumice.engines.kubernetes.auth.rotating_certificate import RotatingCertificate
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
@@ -67,7 +73,8 @@ def _token_credentials(
     if user.token:
         return StaticCredentials(bearer(user.token, extra))
     if user.exec is not None:
-        return ExecCredentials(_exec_plugin(user.exec, entry, cluster_info), tls, extra)
+        plugin = _exec_plugin(user.exec, entry)
+        return ExecCredentials(plugin, cluster_info() if plugin.provide_cluster_info else None, tls, extra)
     return StaticCredentials(extra)
 
 
@@ -140,7 +147,7 @@ def _impersonation(user: User, entry: Entry) -> Headers:
     return headers
 
 
-def _exec_plugin(exec_: Exec, entry: Entry, cluster_info: Callable[[], dict[str, Any]]) -> ExecPlugin:
+def _exec_plugin(exec_: Exec, entry: Entry) -> Exec:
     if not exec_.command:
         raise AccessError(f"{entry.description}: exec has no command")
     if exec_.api_version not in VERSIONS:
@@ -153,13 +160,6 @@ def _exec_plugin(exec_: Exec, entry: Entry, cluster_info: Callable[[], dict[str,
         raise AccessError(
             f"{entry.description}: exec.interactiveMode is {interactive!r}, accepted are {', '.join(_INTERACTIVE)}"
         )
-    return ExecPlugin(
-        # A bare name is looked up in PATH when it is run; a relative path starts from the kubeconfig's directory.
-        command=str(entry.directory / exec_.command) if "/" in exec_.command else exec_.command,
-        api_version=exec_.api_version,
-        arguments=tuple(exec_.args or ()),
-        environment={variable.name: variable.value for variable in exec_.env or ()},
-        install_hint=exec_.install_hint or "",
-        interactive=interactive,
-        cluster=cluster_info() if exec_.provide_cluster_info else None,
-    )
+    # A bare name is looked up in PATH when it is run; a relative path starts from the kubeconfig's directory.
+    command = str(entry.directory / exec_.command) if "/" in exec_.command else exec_.command
+    return replace(exec_, command=command, interactive_mode=interactive)

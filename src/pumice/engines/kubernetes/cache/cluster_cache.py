@@ -58,26 +58,26 @@ class ResourceCache(Struct, Generic[T], frozen=True):
 
     def get(self, namespace: str, name: str) -> T | None:
         informer = self._informer(namespace)
-        return informer.items.get((namespace, name)) if informer is not None else None
+        return informer.store.items.get((namespace, name)) if informer is not None else None
 
     def __iter__(self) -> Iterator[T]:
         for informer in self.informers.values():
-            yield from informer.items.values()
+            yield from informer.store.items.values()
 
     def __len__(self) -> int:
-        return sum(len(informer.items) for informer in self.informers.values())
+        return sum(len(informer.store.items) for informer in self.informers.values())
 
     def put(self, item: T) -> None:
         """Store the response to an own write, before the watch shows it."""
         informer = self._informer(item.namespace)
         if informer is not None:
-            informer.put(item)
+            informer.store.put(item)
 
     def remove(self, item: T) -> None:
         """Remove an object after its own deletion, before the watch shows it."""
         informer = self._informer(item.namespace)
         if informer is not None:
-            informer.remove(item.uid)
+            informer.store.remove(item.uid)
 
     def _informer(self, namespace: str) -> Informer[T] | None:
         return self.informers.get(namespace) or self.informers.get(ALL_NAMESPACES)

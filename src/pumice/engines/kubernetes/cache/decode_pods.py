@@ -7,13 +7,14 @@ the memory and half of the time.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
 
 from pumice.diagnosis.cluster.objects import Condition, ContainerStatus, Terminated
-from pumice.engines.kubernetes.api.object_metadata import OwnerReference
+from pumice.engines.kubernetes.api.object_metadata import AnyObject, OwnerReference, read_metadata
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Waiting
@@ -29,20 +30,6 @@ _SECOND: Final = dt.timedelta(seconds=1)
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
 
-class _Meta(Struct, rename="camel", frozen=True):
-    name: str
-    uid: str
-    namespace: str = ""
-    resource_version: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    owner_references: list[OwnerReference] = []
-
-    @property
-    def identity(self) -> tuple[str, str, str, str]:
-        return self.namespace, self.name, self.uid, self.resource_version
-
-
 class _Annotations(Struct, frozen=True):
     """The annotations that identify a pod within its job."""
 
@@ -52,9 +39,16 @@ class _Annotations(Struct, frozen=True):
     retry: str = field(name=keys.JOB_RETRY_COUNT, default="")
 
 
-class _PodMeta(_Meta, rename="camel", frozen=True):
-    annotations: _Annotations = _Annotations()
+class _PodMeta(Struct, rename="camel", frozen=True):
+    name: str
+    uid: str
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
+    annotations: _Annotations = _Annotations()
+    owner_references: list[OwnerReference] = []
 
 
 class _PodStatus(Struct, rename="camel", frozen=True):
@@ -90,10 +84,6 @@ class _Pod(Struct, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
-class _Object(Struct, frozen=True):
-    metadata: _Meta
-
-
 class CachedPod(Identity, frozen=True):
     """A pod of a Job."""
 
@@ -111,7 +101,7 @@ class CachedObject(Identity, frozen=True):
     job_uid: str = ""
 
 
-class _PriorityClass(_Object, frozen=True):
+class _PriorityClass(AnyObject, frozen=True):
     value: int = 0
 
 
@@ -122,18 +112,20 @@ class CachedPriorityClass(Identity, frozen=True):
 
 
 _POD: Final = msgspec.json.Decoder(_Pod)
-_OBJECT: Final = msgspec.json.Decoder(_Object)
 _PRIORITY_CLASS: Final = msgspec.json.Decoder(_PriorityClass)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
     """Return None for a pod that no Job owns, or without an index."""
     pod = _POD.decode(raw)
-    meta, owner = pod.metadata, _owner(pod.metadata)
+    meta, owner = pod.metadata, job_of(pod.metadata.owner_references)
     if owner is None or not _is_number(meta.annotations.index):
         return None
     return CachedPod(
-        *meta.identity,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
         job=JobKey(meta.namespace, owner.name),
         job_uid=owner.uid,
         observed=_observed(pod),
@@ -143,8 +135,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
 
 
 def decode_object(raw: bytes | msgspec.Raw) -> CachedObject:
-    meta = _OBJECT.decode(raw).metadata
-    owner = _owner(meta)
+    meta = read_metadata(raw)
+    owner = job_of(meta.owner_references)
     if owner is None:
         return CachedObject(*meta.identity)
     return CachedObject(*meta.identity, JobKey(meta.namespace, owner.name), owner.uid)
@@ -167,8 +159,8 @@ def owned_by(manifest: dict[str, Any], uid: str) -> bool:
     return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
 
 
-def _owner(meta: _Meta) -> OwnerReference | None:
-    for owner in meta.owner_references:
+def job_of(owners: Iterable[OwnerReference]) -> OwnerReference | None:
+    for owner in owners:
         if owner.controller and owner.kind == KIND and owner.api_version.partition("/")[0] == _GROUP:
             return owner
     return None

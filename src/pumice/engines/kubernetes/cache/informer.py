@@ -18,9 +18,10 @@ import msgspec
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata, read_metadata
 from pumice.engines.kubernetes.api.raw_objects import members
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.store import Key, Store, T, is_older
+from pumice.engines.kubernetes.cache.store import HasIdentity, Store, T, is_older
 from pumice.model.pumice_error import PumiceError
 
 _log = logging.getLogger(__name__)
@@ -32,23 +33,7 @@ _SHORT_WATCH = 1.0
 # Retry a page, or a list of many pages would start again at every failure.
 _PAGE_ATTEMPTS = 5
 _UNREACHABLE = "unreachable"
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Identity(msgspec.Struct):
-    """The metadata of an object that is not decoded further."""
-
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-_IDENTITY = msgspec.json.Decoder(_Identity)
-_IDENTITY_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(_Metadata))
+_IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 
 
 class _OutdatedError(PumiceError):
@@ -77,7 +62,7 @@ class Informer(Generic[T]):
         self._metadata_only = metadata_only
         self._decode = decode
         self._notify = changed
-        self._store: Store[T] = Store(self._changed)
+        self.store: Store[T] = Store(self._changed)
         # The version to resume the watch from; None if everything must be listed first.
         self._version: str | None = None
         # The newest version ever seen, to notice that the server was restored to an earlier state.
@@ -88,21 +73,9 @@ class Informer(Generic[T]):
         self._logged_failure = ""
 
     @property
-    def items(self) -> dict[Key, T]:
-        return self._store.items
-
-    @property
     def is_refused(self) -> bool:
         """Whether watching fails for a reason that does not pass by itself."""
         return self._logged_failure not in ("", _UNREACHABLE) and not self._optional
-
-    def put(self, item: T) -> None:
-        """Store the response to an own write, before the watch shows it."""
-        self._store.put(item)
-
-    def remove(self, uid: str) -> None:
-        """Remove an object after its own deletion, before the watch shows it."""
-        self._store.remove(uid)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -132,12 +105,12 @@ class Informer(Generic[T]):
             async for items, version in pages:
                 if not restored and is_older(version, self._newest):
                     restored = True
-                    self._store.clear_tombstones()
+                    self.store.clear_tombstones()
                 seen.update(self._take(raw, allow_older=restored).uid for raw in items)
-        for item in list(self.items.values()):
+        for item in list(self.store.items.values()):
             # An own write after the list was made is not in it, but exists.
             if item.uid not in seen and (restored or not is_older(version, item.resource_version)):
-                self._store.remove(item.uid)
+                self.store.remove(item.uid)
         self._version = self._newest = version
         self._succeeded()
         self.synced.set()
@@ -159,20 +132,22 @@ class Informer(Generic[T]):
             await asyncio.sleep(self._backoff.after_failure())
 
     def _handle_event(self, kind: str, raw: msgspec.Raw) -> None:
+        seen: HasIdentity
         if kind in {"ADDED", "MODIFIED"}:
             seen = self._take(raw)
         else:
             seen = _identity(raw)
             if kind == "DELETED":
-                self._store.remove(seen.uid, seen.version)
-        if is_older(seen.version, self._newest):
+                self.store.remove(seen.uid, seen.resource_version)
+        version = seen.resource_version
+        if is_older(version, self._newest):
             # Versions only grow within a watch: the server was restored, and its changes since then are unknown.
             raise _OutdatedError
-        if seen.version:
-            self._version = self._newest = seen.version
+        if version:
+            self._version = self._newest = version
         self._succeeded()
 
-    def _take(self, raw: msgspec.Raw, *, allow_older: bool = False) -> _Metadata:
+    def _take(self, raw: msgspec.Raw, *, allow_older: bool = False) -> HasIdentity:
         try:
             item = self._decode(raw)
         except Exception as error:  # noqa: BLE001 - one object must not affect the others
@@ -182,10 +157,10 @@ class Informer(Generic[T]):
             return seen
         if item is None:
             seen = _identity(raw)
-            self._store.deselect(seen.uid, seen.version)
+            self.store.deselect(seen.uid, seen.resource_version)
             return seen
-        self._store.put(item, allow_older=allow_older)
-        return _Metadata(item.name, item.namespace, item.uid, item.resource_version)
+        self.store.put(item, allow_older=allow_older)
+        return item
 
     def _changed(self, before: T | None, after: T | None) -> None:
         try:
@@ -214,16 +189,16 @@ class Informer(Generic[T]):
                 _log.info("watching %s again", self.resource.full_name)
 
 
-def _identity(raw: msgspec.Raw) -> _Metadata:
+def _identity(raw: msgspec.Raw) -> ObjectMetadata:
     try:
-        return _IDENTITY.decode(raw).metadata
+        return read_metadata(raw)
     except RecursionError:
         # The metadata may be as deep as the object: managedFields repeats its structure.
         parts = members(bytes(members(bytes(raw)).get("metadata", b"")))
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Metadata()
+        return ObjectMetadata()
     try:
-        fields = {name: msgspec.json.decode(parts[name], type=str) for name in _IDENTITY_FIELDS if name in parts}
-        return msgspec.convert(fields, _Metadata)
+        fields = {name: msgspec.json.decode(parts[name], type=str) for name in _IDENTITY if name in parts}
+        return msgspec.convert(fields, ObjectMetadata)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Metadata()
+        return ObjectMetadata()

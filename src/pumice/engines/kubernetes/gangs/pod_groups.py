@@ -15,9 +15,10 @@ import msgspec
 from pumice.diagnosis.cluster.objects import NATIVE_SCHEDULED, Condition
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
-from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_owned, owned_by
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, job_of, owned_by
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
 from pumice.model.job import Job, Manifest
@@ -35,13 +36,8 @@ class _Status(msgspec.Struct, frozen=True):
     conditions: list[Condition] = []
 
 
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
-    deletion_timestamp: str | None = None
-    annotations: dict[str, str] = {}
-
-
 class _Group(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: ObjectMetadata
     spec: dict[str, Any] = {}
     status: _Status = _Status()
 
@@ -67,22 +63,19 @@ _GROUP: Final = msgspec.json.Decoder(_Group)
 
 
 def decode_group(raw: bytes | msgspec.Raw) -> CachedGroup | None:
-    owned = decode_owned(raw)
-    if owned is None or owned.job is None:
-        return None
     group = _GROUP.decode(raw)
+    meta, job = group.metadata, job_of(group.metadata.owner_references)
+    if job is None:
+        return None
     return CachedGroup(
-        namespace=owned.namespace,
-        name=owned.name,
-        uid=owned.uid,
-        resource_version=owned.resource_version,
-        job=owned.job,
-        job_uid=owned.job_uid,
+        *meta.identity,
+        job=JobKey(meta.namespace, job.name),
+        job_uid=job.uid,
         spec=group.spec,
-        annotations=group.metadata.annotations,
+        annotations=meta.annotations,
         phase=group.status.phase,
         conditions=tuple(group.status.conditions),
-        is_deleting=group.metadata.deletion_timestamp is not None,
+        is_deleting=meta.deletion_timestamp is not None,
     )
 
 

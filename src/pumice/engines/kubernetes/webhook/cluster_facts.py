@@ -88,9 +88,9 @@ class ClusterFacts:
 
     def _known_queues(self) -> Mapping[str, Queue] | None:
         """Return None if the queues are unknown or none exists, which means that Volcano has not started yet."""
-        if self._queues is None or not self._queues.synced.is_set() or not self._queues.items:
+        if self._queues is None or not self._queues.synced.is_set() or not self._queues.store.items:
             return None
-        queues = self._queues.items.values()
+        queues = self._queues.store.items.values()
         children = Counter(queue.parent for queue in queues)
         return {queue.name: Queue(queue.state, children[queue.name]) for queue in queues}
 

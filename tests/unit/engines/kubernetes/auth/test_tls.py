@@ -13,7 +13,7 @@ from aiohttp import web
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
-from pumice.engines.kubernetes.auth import rotating_certificate
+from pumice.engines.kubernetes.auth import credentials
 from pumice.engines.kubernetes.auth.access import Access, find_access
 from tests.cluster.pki import Pki, make_pki
 from tests.unit.engines.kubernetes.kubeconfigs import config, write
@@ -119,7 +119,7 @@ async def test_new_connections_present_a_renewed_certificate(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = NameRecorder()
-    monkeypatch.setattr(rotating_certificate, "_INTERVAL", 0.0)
+    monkeypatch.setattr(credentials, "_FILE_LIFE", 0.0)
     pairs = [pki.client_certificate(name, "people", NOW) for name in ("first", "second")]
     files = (tmp_path / "c", tmp_path / "k")
 

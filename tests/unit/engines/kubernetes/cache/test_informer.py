@@ -58,7 +58,7 @@ class Watcher:
         self.notified: list[tuple[str | None, str | None]] = []
 
     def held(self) -> dict[str, str]:
-        return {name: item.resource_version for (_, name), item in self.informer.items.items()}
+        return {name: item.resource_version for (_, name), item in self.informer.store.items.items()}
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():  # noqa: ASYNC110 - any condition
@@ -240,9 +240,9 @@ async def test_own_writes_are_visible_at_once_and_notified_once() -> None:
     async with watching(store) as watcher:
         await watcher.informer.synced.wait()
         created = store.write("b")
-        watcher.informer.put(item_of(created))
+        watcher.informer.store.put(item_of(created))
         assert watcher.held() == {"a": "101", "b": "102"}
-        watcher.informer.remove("a-101")
+        watcher.informer.store.remove("a-101")
         store.delete("a")
         store.write("c")
         await watcher.agrees_with(store)
@@ -270,7 +270,7 @@ async def test_an_own_write_during_a_list_is_not_lost() -> None:
         store.failures += [on_watch(refusing(410, "Expired")), on_list(late)]
         store.cut_watches()
         await answered.wait()
-        watcher.informer.put(item_of(store.write("b")))
+        watcher.informer.store.put(item_of(store.write("b")))
         blocked.set()
         await watcher.until(lambda: len(store.watches) == 2)
         await watcher.agrees_with(store)
