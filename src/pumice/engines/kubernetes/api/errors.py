@@ -6,6 +6,8 @@ response is an ApiError too, with status 0: code that retries a passing refusal 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -117,6 +119,16 @@ class UnreachableError(ApiError):
     @property
     def is_transient(self) -> bool:
         return True
+
+
+@contextmanager
+def if_found() -> Iterator[None]:
+    """Ignore that the object of a call does not exist."""
+    try:
+        yield
+    except ApiError as error:
+        if not error.not_found:
+            raise
 
 
 def _seconds(*values: object) -> float | None:

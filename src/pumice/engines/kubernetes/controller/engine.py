@@ -10,22 +10,22 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.errors import ApiError, if_found
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job, reuse_spec
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, owned_by
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
+from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
 from pumice.engines.kubernetes.controller.logging import LogThrottle
 from pumice.engines.kubernetes.controller.metrics import Metrics
-from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
-from pumice.engines.kubernetes.controller.status_patch import status_patch
+from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
@@ -134,7 +134,10 @@ class KubernetesEngine:
             case RemoveCommand(name, uid):
                 await self._remove_command(key, name, uid)
             case DeleteJob(uid):
-                await self._delete_job(key, uid)
+                with failing("delete", resources.JOBS, key.name), if_found():
+                    await self.client.delete(
+                        resources.JOBS, key.namespace, key.name, uid=uid, propagation="Foreground", attempts=ATTEMPTS
+                    )
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
         self.recorder.record(snapshot.job, events)
@@ -167,10 +170,8 @@ class KubernetesEngine:
         check_membership(manifest, pod)
 
     async def _existing_pod(self, job: Job, name: str) -> bytes:
-        try:
+        with failing("create", resources.PODS, name):
             raw = await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
-        except ApiError as error:
-            raise failed("create", resources.PODS, name, error) from error
         pod = msgspec.json.decode(raw)
         if keys.JOB_NAME not in (pod["metadata"].get("labels") or {}) and owned_by(pod, job.uid):
             message = f"Pod {name} has lost its label {keys.JOB_NAME} and is not watched without it; restore it"
@@ -185,41 +186,24 @@ class KubernetesEngine:
             return
         if self.log_tails is not None:
             await self.log_tails.keep(job, name, uid)
+        pod: CachedPod | None = None
         try:
-            raw = await self.client.delete(
-                resources.PODS, key.namespace, name, uid=uid, resource_version=version, attempts=ATTEMPTS
-            )
+            with if_found():
+                raw = await self.client.delete(
+                    resources.PODS, key.namespace, name, uid=uid, resource_version=version, attempts=ATTEMPTS
+                )
+                pod = decode_pod(raw)
         except ApiError as error:
-            if error.is_conflict and version is not None:
-                # The pod has changed since it was seen, and may have finished: read it and decide again.
-                await self._read_pod(key, name, uid)
-                self.cache.enqueue(key)
-                return
             # A conflict does not mean that this pod is gone; the watch shows whether another one has its name.
-            if not error.not_found:
+            if not error.is_conflict or version is None:
                 raise failed("delete", resources.PODS, name, error) from error
-            self._forget_pod(key, name, uid)
-        else:
-            self._put_pod(key, decode_pod(raw), name, uid)
-
-    async def _read_pod(self, key: JobKey, name: str, uid: str) -> None:
-        try:
-            raw = await self.client.get(resources.PODS, key.namespace, name, attempts=ATTEMPTS)
-        except ApiError as error:
-            if not error.not_found:
-                raise failed("delete", resources.PODS, name, error) from error
-            self._forget_pod(key, name, uid)
-        else:
-            self._put_pod(key, decode_pod(raw), name, uid)
-
-    def _put_pod(self, key: JobKey, pod: CachedPod | None, name: str, uid: str) -> None:
-        """Store a pod that the server returned; None if it is not a pod of a Job any more."""
-        if pod is None or pod.is_gone:
-            self._forget_pod(key, name, uid)
-        else:
+            # The pod has changed since it was seen, and may have finished: read it and decide again.
+            with failing("delete", resources.PODS, name), if_found():
+                pod = decode_pod(await self.client.get(resources.PODS, key.namespace, name, attempts=ATTEMPTS))
+            self.cache.enqueue(key)
+        if pod is not None and not pod.is_gone:
             self.cache.pods.put(pod)
-
-    def _forget_pod(self, key: JobKey, name: str, uid: str) -> None:
+            return
         known = self.cache.pods_of.get(key, {}).get(name)
         if known is not None and known.uid == uid:
             self.cache.pods.remove(known)
@@ -238,20 +222,27 @@ class KubernetesEngine:
             await self.pod_groups.remove(job, name)
 
     async def _remove_command(self, key: JobKey, name: str, uid: str) -> None:
-        try:
+        with failing("delete", resources.COMMANDS, name), if_found():
             await self.client.delete(resources.COMMANDS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
-        except ApiError as error:
-            if not error.not_found:
-                raise failed("delete", resources.COMMANDS, name, error) from error
         known = self.cache.commands_of.get(key, {}).get(name)
         if known is not None and known.uid == uid:
             self.cache.commands.remove(known)
 
-    async def _delete_job(self, key: JobKey, uid: str) -> None:
-        try:
-            await self.client.delete(
-                resources.JOBS, key.namespace, key.name, uid=uid, propagation="Foreground", attempts=ATTEMPTS
-            )
-        except ApiError as error:
-            if not error.not_found:
-                raise failed("delete", resources.JOBS, key.name, error) from error
+
+def status_patch(resource_version: str, before: JobStatus, after: JobStatus) -> bytes:
+    """Return a merge patch in which removed fields are null; any other resource version is a conflict."""
+    changes = _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
+    return msgspec.json.encode({"metadata": {"resourceVersion": resource_version}, "status": changes})
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            inner = _difference(old, value)
+            if inner:
+                changes[key] = inner
+        elif value != old:
+            changes[key] = value
+    return changes

@@ -6,20 +6,19 @@ did not make itself. An object of the right name with another owner is never mod
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.errors import ApiError, if_found
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, OWNED_KINDS, ClusterCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_object, owned_by
+from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
@@ -27,10 +26,7 @@ from pumice.model.objects import Once, OwnedObject
 from pumice.model.snapshot import JobKey
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.phases import FINAL
-from pumice.runtime.key_pairs import make_key_pair
-from pumice.runtime.ports import EngineError
 
-ATTEMPTS: Final = 4
 _BY_KIND: Final = {resource.kind: resource for resource in (*OWNED_KINDS, resources.SECRETS, resources.CLAIMS)}
 # The parts of an object that the controller decides on; the server fills in the rest.
 _PARTS: Final = ("spec", "data", "stringData")
@@ -65,7 +61,7 @@ class OwnedObjectManager:
         # A new job has no Secret yet; if there is one of its name, creating it fails.
         if "ssh" in job.spec.plugins and job.status.state.phase:
             name = naming.ssh_secret(job.name)
-            secret = await self._observe_secret(job, name, watch=not finished)
+            secret = await self.secrets.observe(job_key, job.uid, name, watch=not finished)
             if secret is not None:
                 found[("Secret", name)] = secret
         return found
@@ -84,7 +80,7 @@ class OwnedObjectManager:
     async def ensure(self, job: Job, owned: OwnedObject) -> None:
         """Create the object, or repair it."""
         if isinstance(owned, Once):
-            await self._ensure_secret(job, owned)
+            await self.secrets.ensure(job, owned)
             return
         manifest = manifest_of(owned)
         resource, name = _BY_KIND[manifest["kind"]], manifest["metadata"]["name"]
@@ -105,16 +101,10 @@ class OwnedObjectManager:
         self.cache.owned_objects[resource.kind].put(cached)
 
     async def remove(self, job: Job, kind: str, name: str) -> None:
-        key = JobKey(job.namespace, job.name)
         if kind == "Secret":
-            uid = self.secrets.uid_of(job.namespace, name)
-            if uid is None:
-                # A Secret of this name may be foreign. The next pass observes it first.
-                self.secrets.forget(key)
-                raise EngineError("FailedDelete", f"could not delete Secret {name}: its uid is not known yet")
-            await self._delete(resources.SECRETS, job, name, uid)
-            self.secrets.put(key, job.uid, name, "")
+            await self.secrets.remove(job, name)
             return
+        key = JobKey(job.namespace, job.name)
         cached = self.cache.owned_objects_of.get(key, {}).get((kind, name))
         if cached is None or cached.job_uid != job.uid:
             return
@@ -124,14 +114,11 @@ class OwnedObjectManager:
 
     async def _read(self, job: JobKey, key: _ObjectKey, cached: CachedObject) -> Manifest | None:
         resource = _BY_KIND[key[0]]
-        try:
+        content = None
+        with failing("get", resource, cached.name), if_found():
             raw = await self.client.get(resource, cached.namespace, cached.name, attempts=ATTEMPTS)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise failed("get", resource, cached.name, error) from error
-        content = _content(msgspec.json.decode(raw))
-        self._contents.setdefault(job, {})[key] = (decode_object(raw).resource_version, content)
+            content = _content(msgspec.json.decode(raw))
+            self._contents.setdefault(job, {})[key] = (decode_object(raw).resource_version, content)
         return content
 
     async def _repair(self, job: Job, resource: Resource, wanted: Manifest) -> bytes:
@@ -157,61 +144,9 @@ class OwnedObjectManager:
                 await self._delete(resource, job, name, existing["metadata"]["uid"])
             raise failed("update", resource, name, error) from error
 
-    async def _observe_secret(self, job: Job, name: str, *, watch: bool) -> Manifest | None:
-        try:
-            return await self.secrets.observe(JobKey(job.namespace, job.name), job.uid, name, watch=watch)
-        except ApiError as error:
-            raise failed("look at", resources.SECRETS, name, error) from error
-
-    async def _ensure_secret(self, job: Job, owned: Once) -> None:
-        """Create the Secret if it does not exist. A rewrite would make kubelet empty the mounts of running pods."""
-        name, key = owned.manifest["metadata"]["name"], JobKey(job.namespace, job.name)
-        self._check_secret_is_own(key, name)
-        try:
-            # Generating an RSA key takes a tenth of a second, which would delay other jobs.
-            body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
-            raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
-        except ApiError as error:
-            self.secrets.forget(key)
-            if error.already_exists and await self._observe_secret(job, name, watch=True) is not None:
-                # A create whose response was lost.
-                return
-            self._check_secret_is_own(key, name)
-            raise failed("create", resources.SECRETS, name, _without_content(error)) from error
-        self.secrets.put(key, job.uid, name, decode_object(raw).uid)
-
-    def _check_secret_is_own(self, job: JobKey, name: str) -> None:
-        if self.secrets.is_foreign(job.namespace, name):
-            # It may be removed at any time, and Secrets are not watched: check again in the next pass.
-            self.secrets.forget(job)
-            raise name_taken(resources.SECRETS.kind, name)
-
-    async def _delete(self, resource: Resource, job: Job, name: str, uid: str | None) -> None:
-        try:
+    async def _delete(self, resource: Resource, job: Job, name: str, uid: str) -> None:
+        with failing("delete", resource, name), if_found():
             await self.client.delete(resource, job.namespace, name, uid=uid, attempts=ATTEMPTS)
-        except ApiError as error:
-            if resource is resources.SECRETS:
-                self.secrets.forget(JobKey(job.namespace, job.name))
-            if not error.not_found:
-                raise failed("delete", resource, name, error) from error
-
-
-def failed(verb: str, resource: Resource, name: str, error: ApiError) -> EngineError:
-    """Return the error that the status of the job shows for a failed call."""
-    reason = {"create": "FailedCreate", "delete": "FailedDelete"}.get(verb, "FailedUpdate")
-    return EngineError(reason, f"could not {verb} {resource.kind} {name}: {error}")
-
-
-def name_taken(kind: str, name: str) -> EngineError:
-    message = f"{kind} {name} exists and does not belong to this job; remove it, or give the job another name"
-    return EngineError("NameTaken", message)
-
-
-def _without_content(error: ApiError) -> ApiError:
-    """Drop the message of a validation error: it may quote the Secret, and events and logs are public."""
-    if error.is_invalid or error.status == HTTPStatus.BAD_REQUEST:
-        return ApiError(error.status, error.reason, f"the API server refused it as {error.reason or error.status}")
-    return error
 
 
 def _content(document: dict[str, Any]) -> Manifest:

@@ -1,4 +1,4 @@
-"""Observes the ssh Secret of a job without the permission to read Secrets.
+"""Creates, observes and removes the ssh Secret of a job without the permission to read Secrets.
 
 The controller may create, patch and delete Secrets, but not get, list or watch them: what it cannot read it cannot
 leak. A dry run of an empty patch shows whether the Secret exists and whose it is; its entries stay undecoded. Without a
@@ -11,20 +11,26 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final
+
+import msgspec
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.errors import ApiError, if_found
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
+from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.model import naming
-from pumice.model.job import Manifest
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
+from pumice.runtime.key_pairs import make_key_pair
+from pumice.runtime.ports import EngineError
 
 # Seconds between two checks of one Secret, and checks per second of all.
 MIN_INTERVAL: Final = 10.0
 CHECKS_PER_SECOND: Final = 5
-_ATTEMPTS: Final = 4
 
 _log = logging.getLogger(__name__)
 
@@ -33,10 +39,9 @@ _log = logging.getLogger(__name__)
 class _Checked:
     job: JobKey
     job_uid: str
-    exists: bool
-    is_foreign: bool  # owned by something else than the job
     checked_at: float
-    uid: str = ""
+    uid: str = ""  # of the Secret; empty if there is none
+    is_foreign: bool = False  # owned by something else than the job
 
 
 @dataclass(slots=True)
@@ -48,32 +53,62 @@ class SecretManager:
     _watched: dict[tuple[str, str], None] = field(default_factory=dict)  # to check again, in this order
 
     async def observe(self, job: JobKey, job_uid: str, name: str, *, watch: bool) -> Manifest | None:
-        """Return the Secret without its entries, or None. With `watch`, it is checked again and again."""
+        """Return the Secret without its entries, or None. With `watch`, it is checked again and again.
+
+        Raises EngineError.
+        """
         key = (job.namespace, name)
         checked = self._checked.get(key)
         if checked is None or checked.job_uid != job_uid:
-            checked = self._checked[key] = await self._check(job, job_uid, name)
+            with failing("look at", resources.SECRETS, name):
+                checked = self._checked[key] = await self._check(job, job_uid, name)
         if watch:
             self._watched.setdefault(key, None)
         else:
             self._watched.pop(key, None)
-        if not checked.exists or checked.is_foreign:
-            return None
-        return {"kind": "Secret", "metadata": {"name": name}}
+        return {"kind": "Secret", "metadata": {"name": name}} if checked.uid and not checked.is_foreign else None
 
-    def put(self, job: JobKey, job_uid: str, name: str, uid: str) -> None:
-        """Store the result of an own write; without a uid, the Secret was deleted."""
-        checked = _Checked(job, job_uid, exists=bool(uid), is_foreign=False, checked_at=self.clock(), uid=uid)
-        self._checked[(job.namespace, name)] = checked
+    async def ensure(self, job: Job, owned: Once) -> None:
+        """Create the Secret if it does not exist. A rewrite would make kubelet empty the mounts of running pods."""
+        name, key = owned.manifest["metadata"]["name"], JobKey(job.namespace, job.name)
+        self._check_is_own(key, name)
+        try:
+            # Generating an RSA key takes a tenth of a second, which would delay other jobs.
+            body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
+            raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
+        except ApiError as error:
+            self.forget(key)
+            if error.already_exists and await self.observe(key, job.uid, name, watch=True) is not None:
+                # A create whose response was lost.
+                return
+            self._check_is_own(key, name)
+            shown: object = error
+            if error.is_invalid or error.status == HTTPStatus.BAD_REQUEST:
+                # The message may quote the Secret, and events and logs are public.
+                shown = f"the API server refused it as {error.reason or error.status}"
+            raise failed("create", resources.SECRETS, name, shown) from error
+        self._checked[(job.namespace, name)] = _Checked(key, job.uid, self.clock(), read_metadata(raw).uid)
 
-    def uid_of(self, namespace: str, name: str) -> str | None:
-        """Return the uid of the Secret last seen: a newer one of that name may be foreign."""
-        checked = self._checked.get((namespace, name))
-        return checked.uid or None if checked is not None else None
+    async def remove(self, job: Job, name: str) -> None:
+        """Delete the Secret that was seen last: a newer one of that name may be foreign."""
+        key, checked = JobKey(job.namespace, job.name), self._checked.get((job.namespace, name))
+        try:
+            if checked is None or not checked.uid:
+                raise EngineError("FailedDelete", f"could not delete Secret {name}: its uid is not known yet")
+            with failing("delete", resources.SECRETS, name), if_found():
+                await self.client.delete(resources.SECRETS, job.namespace, name, uid=checked.uid, attempts=ATTEMPTS)
+        except EngineError:
+            # The next pass observes it first.
+            self.forget(key)
+            raise
+        self._checked[(job.namespace, name)] = _Checked(key, job.uid, self.clock())
 
-    def is_foreign(self, namespace: str, name: str) -> bool:
-        checked = self._checked.get((namespace, name))
-        return checked is not None and checked.is_foreign
+    def _check_is_own(self, job: JobKey, name: str) -> None:
+        checked = self._checked.get((job.namespace, name))
+        if checked is not None and checked.is_foreign:
+            # It may be removed at any time, and Secrets are not watched: check again in the next pass.
+            self.forget(job)
+            raise name_taken(resources.SECRETS.kind, name)
 
     def forget(self, job: JobKey) -> None:
         key = (job.namespace, naming.ssh_secret(job.name))
@@ -105,16 +140,15 @@ class SecretManager:
             return
         if self._checked.get(key) is before:
             self._checked[key] = after
-            if (after.exists, after.is_foreign) != (before.exists, before.is_foreign):
+            if (bool(after.uid), after.is_foreign) != (bool(before.uid), before.is_foreign):
                 self.enqueue(before.job)
 
     async def _check(self, job: JobKey, job_uid: str, name: str) -> _Checked:
-        raw = await observed_secret(self.client, job.namespace, name, attempts=_ATTEMPTS)
+        raw = await observed_secret(self.client, job.namespace, name, attempts=ATTEMPTS)
         if raw is None:
-            return _Checked(job, job_uid, exists=False, is_foreign=False, checked_at=self.clock())
+            return _Checked(job, job_uid, self.clock())
         found = read_metadata(raw)
-        is_own = found.is_owned_by(job_uid)
-        return _Checked(job, job_uid, exists=True, is_foreign=not is_own, checked_at=self.clock(), uid=found.uid)
+        return _Checked(job, job_uid, self.clock(), found.uid, is_foreign=not found.is_owned_by(job_uid))
 
 
 async def observed_secret(client: Client, namespace: str, name: str, *, attempts: int = 1) -> bytes | None:

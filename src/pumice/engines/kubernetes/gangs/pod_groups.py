@@ -14,13 +14,13 @@ import msgspec
 
 from pumice.diagnosis.cluster.objects import NATIVE_SCHEDULED, Condition
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.errors import ApiError, if_found
 from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, job_of, owned_by
 from pumice.engines.kubernetes.cache.store import Identity
-from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
+from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import VOLCANO, GangProvider, JobKey, ObservedGroup
 from pumice.reconcile.gangs import group_names
@@ -139,15 +139,14 @@ class PodGroupManager:
 
     async def _update(self, job: Job, wanted: Manifest) -> bytes:
         """Update the group. Its scheduler writes to it, too, so conflicts are retried."""
-        name = wanted["metadata"]["name"]
-        attempt = 1
-        while True:
-            try:
-                return await self._update_once(job, wanted)
-            except ApiError as error:
-                if not error.is_conflict or attempt == ATTEMPTS:
-                    raise failed("update", self.resource, name, error) from error
-                attempt += 1
+        with failing("update", self.resource, wanted["metadata"]["name"]):
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    return await self._update_once(job, wanted)
+                except ApiError as error:
+                    if not error.is_conflict:
+                        raise
+            return await self._update_once(job, wanted)
 
     async def _update_once(self, job: Job, wanted: Manifest) -> bytes:
         name = wanted["metadata"]["name"]
@@ -165,12 +164,9 @@ class PodGroupManager:
 
     async def remove(self, job: Job, name: str) -> None:
         for group in self.of(job, [name]):
-            try:
+            raw = b"{}"
+            with failing("delete", self.resource, name), if_found():
                 raw = await self.client.delete(self.resource, job.namespace, name, uid=group.uid, attempts=ATTEMPTS)
-            except ApiError as error:
-                if not error.not_found:
-                    raise failed("delete", self.resource, name, error) from error
-                raw = b"{}"
             # The answer is the PodGroup if a finalizer keeps it, else a Status.
             answer = msgspec.json.decode(raw).get("metadata") or {}
             if answer.get("deletionTimestamp") is None:

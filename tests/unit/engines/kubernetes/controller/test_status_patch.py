@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.kubernetes.controller.status_patch import status_patch
+from pumice.engines.kubernetes.controller.engine import status_patch
 from pumice.model.status import JobState, JobStatus, TaskState
 
 

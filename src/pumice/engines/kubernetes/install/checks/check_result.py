@@ -86,9 +86,8 @@ async def result_of(subject: str, check: Callable[[], Awaitable[CheckResult]]) -
 
 async def get_or_none(client: Client, resource: Resource, namespace: str | None, name: str) -> Mapping[str, Any] | None:
     try:
-        raw = await client.get(resource, namespace, name)
+        return msgspec.json.decode(await client.get(resource, namespace, name), type=dict[str, Any])
     except ApiError as error:
-        if error.not_found:
-            return None
-        raise
-    return msgspec.json.decode(raw, type=dict[str, Any])
+        if not error.not_found:
+            raise
+        return None
