@@ -29,8 +29,7 @@ from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, Cluste
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.health import ApiServerCheck, add_metrics, health_app, serve
-from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, LeaderElector
-from pumice.engines.kubernetes.controller.lease import Durations
+from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, Durations, LeaderElector
 from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
 from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager

@@ -18,16 +18,21 @@ from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
 
 from pumice.engines.kubernetes.auth.tls import load_key_pair
 from pumice.engines.kubernetes.controller.health import add_metrics, health_app
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
-from pumice.engines.kubernetes.webhook import review_metrics, reviews
+from pumice.engines.kubernetes.webhook import reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
-from pumice.engines.kubernetes.webhook.schema_check import Schema
+from pumice.engines.kubernetes.webhook.reviews import Schema
 from pumice.runtime.http_server import MOST_CONNECTIONS, HttpServer
 
+# A review takes about a millisecond, and the API server waits at most ten seconds.
+_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 # An API server accepts objects of 3 MiB; the review of an update holds two, and the rest is a margin.
 LARGEST_REVIEW: Final = 8 * 1024 * 1024
 THREADS: Final = 4
@@ -37,6 +42,18 @@ BODY_SECONDS: Final = 5.0
 # Above this total, the body that has been arriving for the longest time is given up: an API server sends one at once.
 MOST_BYTES: Final = 48 * 1024 * 1024
 _OPEN: Final = ("/healthz", "/readyz")  # without a client certificate
+
+
+class ReviewMetrics:
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.reviews = Counter("pumice_reviews", "Reviews by path and outcome", ("path", "outcome"), registry=registry)
+        self.seconds = Histogram("pumice_review_seconds", "Duration of reviews", buckets=_SECONDS, registry=registry)
+        self.waiting = Gauge("pumice_reviews_waiting", "Reviews in progress or queued", registry=registry)
+        expires = "pumice_certificate_expiry_timestamp_seconds"
+        self.expires = Gauge(expires, "Expiry of the serving certificate", registry=registry)
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
 
 
 def _server_context() -> ssl.SSLContext:
@@ -56,7 +73,7 @@ class WebhookServer:
     service_host: str = ""
     answered: bool = False  # such a review was answered
     first_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    metrics: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
+    metrics: ReviewMetrics = field(default_factory=ReviewMetrics)
     _pending: int = 0
     _bodies: dict[asyncio.Protocol, bytearray] = field(default_factory=dict)  # those that are arriving, oldest first
     _http: HttpServer = field(init=False)
@@ -111,7 +128,7 @@ class WebhookServer:
         if is_open or request.get_extra_info("peercert"):
             return await handler(request)
         if request.path in (MUTATE, VALIDATE):
-            self._count(request, review_metrics.NO_CERTIFICATE)
+            self._count(request, "no certificate")
         text = "no client certificate: the API server must present one of the authorities in --client-ca\n"
         return web.Response(status=403, text=text, headers={"Connection": "close"})
 
@@ -126,7 +143,7 @@ class WebhookServer:
 
     async def _answer(self, request: web.Request, answer_review: Callable[[bytes], reviews.Answer]) -> web.Response:
         if self._pending >= MOST_PENDING:
-            self._count(request, review_metrics.TOO_MANY)
+            self._count(request, "too many")
             headers = {"Retry-After": "1", "Connection": "close"}
             return web.Response(status=503, text="too many reviews at once\n", headers=headers)
         self._pending += 1
@@ -134,16 +151,16 @@ class WebhookServer:
         try:
             body = await self._read(request)
             if body is None:
-                self._count(request, review_metrics.NO_REVIEW)
+                self._count(request, "no review")
                 return web.Response(status=408, text="the body did not arrive\n", headers={"Connection": "close"})
             answer, allowed = await asyncio.get_running_loop().run_in_executor(self._threads, answer_review, body)
         except reviews.MalformedReviewError as error:
-            self._count(request, review_metrics.NO_REVIEW)
+            self._count(request, "no review")
             return web.Response(status=400, text=f"{error}\n")
         finally:
             self._pending -= 1
             self.metrics.seconds.observe(time.monotonic() - began)
-        self._count(request, review_metrics.ALLOWED if allowed else review_metrics.DENIED)
+        self._count(request, "allowed" if allowed else "denied")
         if not self.answered and request.host.partition(":")[0] == self.service_host:
             self.answered = True
             self.first_answer.set()
@@ -173,4 +190,4 @@ class WebhookServer:
 
     def _metrics(self) -> bytes:
         self.metrics.waiting.set(self._pending)
-        return self.metrics.text()
+        return generate_latest(self.metrics.registry)

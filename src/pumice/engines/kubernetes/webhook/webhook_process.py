@@ -17,11 +17,12 @@ from pumice.engines.kubernetes.auth.access import Access
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import job_schema
-from pumice.engines.kubernetes.webhook.certificate_rotation import INTERVAL, SETTLING, CertificateRotation
-from pumice.engines.kubernetes.webhook.certificate_storage import (
+from pumice.engines.kubernetes.webhook.certificate_rotation import (
+    INTERVAL,
+    SETTLING,
+    CertificateRotation,
     CertificateStorage,
-    FileStorage,
-    MemoryStorage,
+    LocalStorage,
     SecretStorage,
 )
 from pumice.engines.kubernetes.webhook.certificates import count, renewed
@@ -124,17 +125,17 @@ class _Webhook:
 
     def _rotation(self, port: int) -> CertificateRotation:
         settings = self._settings
-        storage: CertificateStorage = MemoryStorage()
         publish: Callable[[bytes, bool], Coroutine[Any, Any, Publication]] = _not_registered
         if settings.service:
-            storage = SecretStorage(self._client, settings.namespace, names.certificates(settings.service))
+            storage: CertificateStorage = SecretStorage(
+                self._client, settings.namespace, names.certificates(settings.service)
+            )
             self._server.service_host = self._names()[0]
             publish = ServiceRegistration(
                 self._client, settings.namespace, settings.service, lambda: self._server.answered
             ).publish
         else:
-            if settings.state is not None:
-                storage = FileStorage(settings.state / STATE_FILE)
+            storage = LocalStorage(settings.state / STATE_FILE if settings.state is not None else None)
             if settings.register:
                 self._registration = UrlRegistration(self._client, self._url(port))
                 publish = self._registration.publish

@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.controller.leadership import LeaderLock
-from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
+from pumice.engines.kubernetes.controller.leadership import Durations, LeaderLock, LeaseLock
 from pumice.engines.memory.clock import EPOCH
 from tests.unit.engines.kubernetes.controller.lease_server import LeaseClient, LeaseServer, play_virtually
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateRotation
-from pumice.engines.kubernetes.webhook.certificate_storage import CertificateStorage, FileStorage, MemoryStorage
+from pumice.engines.kubernetes.webhook.certificate_rotation import (
+    CertificateRotation,
+    CertificateStorage,
+    LocalStorage,
+)
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE, OVERLAP, Credentials
 from pumice.engines.kubernetes.webhook.registration import Publication
 from tests.unit.engines.kubernetes.played_api import play
@@ -24,7 +27,7 @@ class ContestedStorage:
     """Storage that another replica writes to first, a few times."""
 
     others: list[Credentials]
-    inner: MemoryStorage = field(default_factory=MemoryStorage)
+    inner: LocalStorage = field(default_factory=LocalStorage)
 
     async def load(self) -> Credentials | None:
         return await self.inner.load()
@@ -50,7 +53,7 @@ class Recorder:
         self.steps: list[tuple[str, object]] = []
         self.was_served = asyncio.Event()
         self.rotation = CertificateRotation(
-            storage or MemoryStorage(), NAMES, lambda: self.now, self._publish, self._serve, settling=0
+            storage or LocalStorage(), NAMES, lambda: self.now, self._publish, self._serve, settling=0
         )
 
     async def _publish(self, bundle: bytes, _keep: bool) -> Publication:
@@ -152,7 +155,7 @@ def test_a_failed_rotation_is_retried() -> None:
 class TestFile:
     def test_certificates_outlive_the_process(self, tmp_path: Path) -> None:
         path = tmp_path / "state" / "certificates.json"
-        first, second = Recorder(FileStorage(path)), Recorder(FileStorage(path))
+        first, second = Recorder(LocalStorage(path)), Recorder(LocalStorage(path))
         first.rotate()
         second.rotate()
         assert first.served == second.served
@@ -163,9 +166,9 @@ class TestFile:
     def test_a_damaged_file_is_replaced(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "certificates.json"
         path.write_bytes(content)
-        recorder = Recorder(FileStorage(path))
+        recorder = Recorder(LocalStorage(path))
         recorder.rotate()
-        assert asyncio.run(FileStorage(path).load()) == recorder.served
+        assert asyncio.run(LocalStorage(path).load()) == recorder.served
 
 
 class TestLostCertificates:
@@ -179,7 +182,7 @@ class TestLostCertificates:
         ],
     )
     def test_the_old_authority_stays_published(self, left: Credentials | None) -> None:
-        storage = MemoryStorage()
+        storage = LocalStorage()
         recorder = Recorder(storage)
         recorder.rotate()
         first = recorder.served
@@ -202,7 +205,7 @@ class TestLostCertificates:
         assert names(recorder.rotate()) == ["published", "published", "published", "served"]
 
     def test_a_change_of_the_storage_starts_a_pass(self) -> None:
-        class Watched(MemoryStorage):
+        class Watched(LocalStorage):
             was_changed = asyncio.Event()
 
             async def changed(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.kubernetes.install.crds import job_schema
-from pumice.engines.kubernetes.webhook.schema_check import fits
+from pumice.engines.kubernetes.webhook.reviews import fits
 from tests.builders import a_document
 from tests.unit.admission.findings import task
 

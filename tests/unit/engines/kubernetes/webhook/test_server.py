@@ -216,7 +216,7 @@ def test_with_a_client_ca_reviews_need_a_certificate_and_probes_do_not(
                 status, text = await caller.ask("POST", path, review)
                 assert (status, "--client-ca" in text) == (403, True)
             assert (await caller.ask("GET", "/metrics"))[0] == 403
-            assert 'outcome="no certificate",path="validate"} 1.0' in server.metrics.text().decode()
+            assert 'outcome="no certificate",path="validate"} 1.0' in server._metrics().decode()
             caller.own = own
             assert (await caller.ask("POST", "/jobs/validate", review))[0] == 200
             caller.own = stranger
