@@ -222,7 +222,7 @@ def section(name: str) -> str:
     parser = argparse.ArgumentParser(add_help=False)
     load_command(name).add_arguments(parser)
     usage = " ".join(["pumice", name, *map(_usage, parser._actions)])
-    parts = [f"## pumice {name}\n", f"{sentence(COMMANDS[name].summary)}\n", fenced("text", usage)]
+    parts = [f"## pumice {name}\n", f"{sentence(COMMANDS[name][1])}\n", fenced("text", usage)]
     for title, actions in _groups(parser):
         rows = [(_spellings(action), str(action.help)) for action in actions]
         parts.append(table((title[:1].upper() + title[1:], "Meaning"), rows))

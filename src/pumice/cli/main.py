@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from pumice.cli.errors import BAD_INPUT, refuse, shortage
 from pumice.model import VERSION
@@ -32,68 +32,62 @@ if TYPE_CHECKING:
 argparse._ = str  # type: ignore[attr-defined]  # not declared
 
 
-class Command(NamedTuple):
-    module: str  # below pumice.cli; `MODULE:NAME` where it has several commands
-    summary: str
-
-
-# By the heading of `pumice --help` under which they stand.
+# By the heading of `pumice --help`: the module of a command below pumice.cli, `MODULE:NAME` where it has several, and
+# a summary.
 GROUPS: Final = {
     "start a Job": {
-        "init": Command("offline.init", "write a commented Job file for a script"),
-        "run": Command("run.command", "run a Job on this machine, in sandboxes"),
-        "submit": Command("control.submit", "start Jobs that outlive the terminal, and print their names"),
+        "init": ("offline.init", "write a commented Job file for a script"),
+        "run": ("run.command", "run a Job on this machine, in sandboxes"),
+        "submit": ("control.submit", "start Jobs that outlive the terminal, and print their names"),
     },
     "look at a Job file": {
-        "validate": Command("offline.validate", "check Job files: every finding, with path and line"),
-        "render": Command("offline.render", "print the objects that a Job becomes"),
-        "explain": Command("offline.explain", "show where everything in a pod comes from, and why"),
-        "simulate": Command("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),
-        "schema": Command("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
-        "plugins": Command("offline.plugins", "list the plugins, or the arguments of one of them"),
+        "validate": ("offline.validate", "check Job files: every finding, with path and line"),
+        "render": ("offline.render", "print the objects that a Job becomes"),
+        "explain": ("offline.explain", "show where everything in a pod comes from, and why"),
+        "simulate": ("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),
+        "schema": ("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
+        "plugins": ("offline.plugins", "list the plugins, or the arguments of one of them"),
     },
     "follow runs": {
-        "ps": Command("runs.ps:ps", "list runs: active ones, and those that finished within 24 hours"),
-        "get": Command("runs.results:get", "print a run's Job with its status, and how it ended"),
-        "logs": Command("runs.logs:logs", "print what the pods of runs printed, in one order"),
-        "attach": Command("runs.attach:attach", "show a run as `run` does, until it ends; Ctrl-C leaves it running"),
-        "wait": Command("runs.results:wait", "wait until runs have finished, and report how by the exit code"),
-        "why": Command("runs.why:why", "say why a run waits, or why it failed"),
-        "history": Command("runs.history:history", "list the runs of a Job, or the attempts of a run"),
-        "top": Command("runs.top:top", "show what the pods of runs use of CPUs, memory and GPUs"),
-        "replay": Command("runs.attach:replay", "show a run again, from its record"),
-        "ui": Command("runs.ui", "show runs in the browser: pods, logs, why they wait or failed"),
+        "ps": ("runs.ps:ps", "list runs: active ones, and those that finished within 24 hours"),
+        "get": ("runs.results:get", "print a run's Job with its status, and how it ended"),
+        "logs": ("runs.logs:logs", "print what the pods of runs printed, in one order"),
+        "attach": ("runs.attach:attach", "show a run as `run` does, until it ends; Ctrl-C leaves it running"),
+        "wait": ("runs.results:wait", "wait until runs have finished, and report how by the exit code"),
+        "why": ("runs.why:why", "say why a run waits, or why it failed"),
+        "history": ("runs.history:history", "list the runs of a Job, or the attempts of a run"),
+        "top": ("runs.top:top", "show what the pods of runs use of CPUs, memory and GPUs"),
+        "replay": ("runs.attach:replay", "show a run again, from its record"),
+        "ui": ("runs.ui", "show runs in the browser: pods, logs, why they wait or failed"),
     },
     "change runs": {
-        "stop": Command("control.changes:stop", "stop runs; their records stay"),
-        "suspend": Command("control.changes:suspend", "end the pods of runs, which can be resumed"),
-        "resume": Command("control.changes:resume", "queue suspended runs again: what has succeeded is not repeated"),
-        "restart": Command("control.changes:restart", "restart all pods of a run; it costs no retry"),
-        "scale": Command("control.changes:scale", "change the number of pods of a running task"),
-        "detach": Command("control.changes:detach", "let a foreground run continue without its terminal"),
-        "exec": Command("control.pods:exec_", "run a command in a running pod, or open a terminal there"),
-        "forward": Command("control.pods:forward", "make a port of a running pod available on this machine"),
-        "cp": Command("control.pods:cp", "copy files into a running pod, or out of a pod"),
+        "stop": ("control.changes:stop", "stop runs; their records stay"),
+        "suspend": ("control.changes:suspend", "end the pods of runs, which can be resumed"),
+        "resume": ("control.changes:resume", "queue suspended runs again: what has succeeded is not repeated"),
+        "restart": ("control.changes:restart", "restart all pods of a run; it costs no retry"),
+        "scale": ("control.changes:scale", "change the number of pods of a running task"),
+        "detach": ("control.changes:detach", "let a foreground run continue without its terminal"),
+        "exec": ("control.pods:exec_", "run a command in a running pod, or open a terminal there"),
+        "forward": ("control.pods:forward", "make a port of a running pod available on this machine"),
+        "cp": ("control.pods:cp", "copy files into a running pod, or out of a pod"),
     },
     "keep and remove runs": {
-        "export": Command("control.archives:export", "pack a run into an archive, without secret variables"),
-        "open": Command(
-            "control.archives:open_", "store the run of an archive of `export`, to be shown like any other"
-        ),
-        "rm": Command("control.changes:remove", "remove the records and logs of runs"),
-        "clean": Command("control.clean:clean", "remove old runs"),
+        "export": ("control.archives:export", "pack a run into an archive, without secret variables"),
+        "open": ("control.archives:open_", "store the run of an archive of `export`, to be shown like any other"),
+        "rm": ("control.changes:remove", "remove the records and logs of runs"),
+        "clean": ("control.clean:clean", "remove old runs"),
     },
     "this machine": {
-        "image": Command("offline.image", "list, add, pull or remove the images that `run` finds on this machine"),
-        "service": Command("control.service", "show, stop or install the process that queues and recovers runs"),
-        "completion": Command("offline.completion", "print a script that completes words for bash, zsh or fish"),
+        "image": ("offline.image", "list, add, pull or remove the images that `run` finds on this machine"),
+        "service": ("control.service", "show, stop or install the process that queues and recovers runs"),
+        "completion": ("offline.completion", "print a script that completes words for bash, zsh or fish"),
     },
     "a cluster": {
-        "contexts": Command("cluster.contexts:contexts", "list where runs can be: this machine and your clusters"),
-        "nodes": Command("cluster.contexts:nodes", "show what nodes have, and what is free on them"),
-        "install": Command("cluster.install", "print the manifests that install Pumice, or check a cluster"),
-        "controller": Command("cluster.controller", "run the controller for the Jobs of a Kubernetes cluster"),
-        "webhook": Command("cluster.webhook", "serve the admission webhook: defaults and checks for Jobs"),
+        "contexts": ("cluster.contexts:contexts", "list where runs can be: this machine and your clusters"),
+        "nodes": ("cluster.contexts:nodes", "show what nodes have, and what is free on them"),
+        "install": ("cluster.install", "print the manifests that install Pumice, or check a cluster"),
+        "controller": ("cluster.controller", "run the controller for the Jobs of a Kubernetes cluster"),
+        "webhook": ("cluster.webhook", "serve the admission webhook: defaults and checks for Jobs"),
     },
 }
 COMMANDS: Final = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -194,7 +188,7 @@ def _program_parser() -> argparse.ArgumentParser:
 
 def _command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of a command. The other commands declare no arguments, so their modules are not loaded."""
-    parser = _Parser(prog=f"pumice {name}", description=COMMANDS[name].summary, allow_abbrev=False)
+    parser = _Parser(prog=f"pumice {name}", description=COMMANDS[name][1], allow_abbrev=False)
     parser.set_defaults(parser=parser)
     load_command(name).add_arguments(parser)
     from pumice.cli.help_examples import EXAMPLES
@@ -275,7 +269,7 @@ def _refuse_command(word: str) -> int:
 
 
 def load_command(name: str) -> CommandModule:
-    module, _, member = COMMANDS[name].module.partition(":")
+    module, _, member = COMMANDS[name][0].partition(":")
     with loading():
         found = importlib.import_module(f"pumice.cli.{module}")
     return cast("CommandModule", getattr(found, member) if member else found)

@@ -36,7 +36,7 @@ def test_help_of_each_command(command: str, terminal: Terminal) -> None:
     code, out, err = terminal.run(command, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: pumice {command} ")
-    assert COMMANDS[command].summary in out
+    assert COMMANDS[command][1] in out
 
 
 def test_version(terminal: Terminal) -> None:

@@ -261,7 +261,7 @@ def _zsh(commands: _Commands) -> str:
             return "_files" if values == _FILES else f"{{_pumice_names {values}}}"
         return f"({' '.join(values)})" if values else " "
 
-    described = [f"        {_quoted(f'{name}:{COMMANDS[name].summary}')}" for name in commands]
+    described = [f"        {_quoted(f'{name}:{COMMANDS[name][1]}')}" for name in commands]
     cases = []
     for name, arguments in commands.items():
         specs = []
@@ -294,7 +294,7 @@ def _fish(commands: _Commands) -> str:
     lines = []
     for name, arguments in commands.items():
         first = "-n 'test (count (commandline -opc)) -eq 1'"
-        lines.append(f"complete -c pumice {first} -a {name} -d {quoted(COMMANDS[name].summary)}")
+        lines.append(f"complete -c pumice {first} -a {name} -d {quoted(COMMANDS[name][1])}")
         for each in arguments:
             flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in each.flags)
             takes = "" if each.values is None else f" -r{values_of(each.values)}"
