@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
-from msgspec import Struct, inspect
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from pumice.model.findings import ABSENT, MOST_FINDINGS, ROOT, SPEC, Finding, Path
-from pumice.model.job import Job
+from pumice.model.job import Job, JobSpec
 from pumice.model.shape import NO_FIELD, ObjectType, Schema, misfits
 
 Edit = Callable[[object], object]
@@ -64,34 +64,35 @@ def _without_keys(finding: Finding) -> Finding:
     return replace(finding, value=ABSENT, hint="each argument is a string in a list" if finding.hint else "")
 
 
-def struct_types(*roots: type[msgspec.Struct], integer: str = "int32") -> dict[str, ObjectType]:
+def struct_types(*roots: type[Struct], integer: str = "int32") -> dict[str, ObjectType]:
     """Derive the types of structs, and of all structs in their fields, by name."""
     types: dict[str, ObjectType] = {}
+    scalars: Mapping[type, str] = {str: "string", int: integer, bool: "bool"}
 
-    def expression(kind: inspect.Type) -> str:
-        if isinstance(kind, inspect.Metadata):
-            return expression(kind.type)
-        if isinstance(kind, inspect.UnionType):
-            return expression(next(part for part in kind.types if not isinstance(part, inspect.NoneType)))
-        if isinstance(kind, inspect.ListType):
-            return "[]" + expression(kind.item_type)
-        if isinstance(kind, inspect.DictType):
-            return "object" if isinstance(kind.value_type, inspect.AnyType) else "{}" + expression(kind.value_type)
-        if isinstance(kind, inspect.StructType):
-            fields = {field.encode_name: expression(field.type) for field in kind.fields}
-            required = tuple(field.encode_name for field in kind.fields if field.required)
-            types[kind.cls.__name__] = ObjectType(fields, required)
-            return kind.cls.__name__
-        scalars = {inspect.StrType: "string", inspect.IntType: integer, inspect.BoolType: "bool"}
-        return scalars.get(type(kind), "any")
+    def expression(kind: Any) -> str:
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            own = fields(kind)
+            required = tuple(field.encode_name for field in own if field.required)
+            types[kind.__name__] = ObjectType({field.encode_name: expression(field.type) for field in own}, required)
+            return kind.__name__
+        origin, parts = get_origin(kind), get_args(kind)
+        if origin is list:
+            return "[]" + expression(parts[0])
+        if origin is dict:
+            return "object" if parts[1] is Any else "{}" + expression(parts[1])
+        # Annotated, and optional: the type is the first part.
+        return expression(parts[0]) if parts else scalars.get(kind, "any")
 
     for root in roots:
-        expression(inspect.type_info(root))
+        expression(root)
     return types
 
 
-JOB_TYPES: Final[Schema] = struct_types(Job)
-JOB_TYPES["Job"].fields.update(metadata="ObjectMeta", status="object")
+JOB_TYPES: Final[Schema] = struct_types(JobSpec) | {
+    "Job": ObjectType(
+        {"apiVersion": "string", "kind": "string", "metadata": "ObjectMeta", "spec": "JobSpec", "status": "object"}
+    )
+}
 
 
 def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:

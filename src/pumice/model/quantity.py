@@ -11,11 +11,12 @@ Three differences from Kubernetes, all on absurd input: a unit or sign without a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.scalars import kind_of
 from pumice.model.text import quoted
@@ -29,7 +30,7 @@ _MAX_DECIMALS: Final = 70
 _CACHEABLE: Final = 40
 
 _SHAPE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?(.*)")
-_EXPONENT: Final = re.compile(r"[eE]([+-]?)0*+([0-9]{0,18})")
+_EXPONENT: Final = r"[eE]([+-]?)0*+([0-9]{0,18})"
 _DECIMAL_UNITS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {exponent: unit for unit, exponent in _DECIMAL_UNITS.items()}
@@ -47,10 +48,9 @@ class Format(StrEnum):
     DECIMAL_EXPONENT = "DecimalExponent"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Quantity:
+class Quantity(Struct, frozen=True, eq=False):
     nanos: int = 0
-    format: Format = field(default=Format.DECIMAL_SI, compare=False)
+    format: Format = Format.DECIMAL_SI
 
     @staticmethod
     def parse(found: object) -> Quantity:
@@ -70,6 +70,18 @@ class Quantity:
                 raise ValueError(f"{found}: {_ACCEPTED}")
             return _parse(f"{exact:f}")
         raise ValueError(f"{kind_of(found)}: {_ACCEPTED}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.nanos < other.nanos
+
+    def __le__(self, other: Quantity) -> bool:
+        return self.nanos <= other.nanos
 
     def __add__(self, other: Quantity) -> Quantity:
         return Quantity(self.nanos + other.nanos, self._format_with(other))
@@ -167,7 +179,7 @@ def _read_suffix(text: str, suffix: str) -> tuple[int, int, Format]:
         return 0, _DECIMAL_UNITS[suffix], Format.DECIMAL_SI
     if suffix in _BINARY_UNITS:
         return _BINARY_UNITS[suffix], 0, Format.BINARY_SI
-    match = _EXPONENT.fullmatch(suffix)
+    match = re.fullmatch(_EXPONENT, suffix)
     if match is None or not suffix[-1].isdigit():
         problem = f"unknown unit {quoted(suffix)}, {_UNITS}" if suffix.isascii() and suffix.isalpha() else _ACCEPTED
         raise _error(text, problem)

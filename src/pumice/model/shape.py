@@ -10,7 +10,7 @@ As in Kubernetes, null means that a field is not set; an item of a list or map c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -42,7 +42,7 @@ class ObjectType(msgspec.Struct, frozen=True):
 Schema: TypeAlias = Mapping[str, ObjectType]
 
 
-class _Level(NamedTuple):
+class _Level(msgspec.Struct, frozen=True):
     """An object that encloses the current value; a misplaced field may belong to it."""
 
     type_: ObjectType
