@@ -32,7 +32,7 @@ _UNITS: Final = {
     "m": _MINUTE,
     "h": 60 * _MINUTE,
 }
-_PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)")
+_PART: Final = r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)"  # compiled when the first duration is read
 _LIMIT: Final = 2**63
 _LIMIT_DIGITS: Final = 19
 # Digits after this many decimals are below a nanosecond in every unit.
@@ -112,7 +112,7 @@ def _parse(text: str) -> Duration:
     longest = _LIMIT if negative else _LIMIT - 1
     total = 0
     while start < len(text):
-        part = _PART.match(text, start)
+        part = re.compile(_PART).match(text, start)
         if part is None:
             raise _error(text, _ACCEPTED)
         total += _read_part(text, part)

@@ -16,8 +16,6 @@ from msgspec import Struct
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
 
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+\Z")
-
 
 class Severity(StrEnum):
     ERROR = "error"
@@ -35,7 +33,7 @@ class Path(tuple[str | int, ...]):
     def __str__(self) -> str:
         text = ""
         for step in self:
-            if isinstance(step, str) and _PLAIN_KEY.match(step):
+            if isinstance(step, str) and re.fullmatch("[A-Za-z0-9_$-]+", step):
                 text += f".{step}" if text else step
             else:
                 # Label keys contain dots and slashes. Kubernetes prints them in brackets, too.

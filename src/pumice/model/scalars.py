@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 _INT32: Final = 2**31
 _INT64: Final = 2**63
-_WHOLE_NUMBER = re.compile(r"[-+]?[0-9]+")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)")
+# Patterns, compiled when they are first used.
+_WHOLE_NUMBER: Final = r"[-+]?[0-9]+"
+_TIME: Final = r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)"
 
 
 class ScalarMisfit(NamedTuple):
@@ -71,7 +72,7 @@ def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
         fits = isinstance(value, int) and -bound <= value < bound
         return None if fits else _range(bound)
-    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(_WHOLE_NUMBER, value):
         # One of hundreds of digits is a string also without quotes.
         fits = len(value) <= len(str(-bound)) and -bound <= int(value) < bound
         return ScalarMisfit("a whole number", "remove the quotes") if fits else _range(bound)
@@ -112,7 +113,7 @@ def _int_or_string(value: object) -> ScalarMisfit | None:
 
 
 def _time(value: object) -> ScalarMisfit | None:
-    if isinstance(value, str) and _TIME.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(_TIME, value):
         return None
     return ScalarMisfit("a time such as 2026-01-31T12:00:00Z")
 

@@ -52,7 +52,6 @@ def slots(job: Job) -> Iterator[Slot]:
 
 Indexes = frozenset[int]
 NONE: Indexes = frozenset()
-_RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 def write_indexes(indexes: Iterable[int]) -> str:
@@ -70,7 +69,7 @@ def read_indexes(text: str, below: int = MOST_PODS) -> Indexes:
     found: set[int] = set()
     least = 0
     for part in text.split(","):
-        written = _RANGE.fullmatch(part)
+        written = re.fullmatch("([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         first = int(written[1]) if written is not None else below
         if written is None or not least <= first < below:
             # Ranges must be in order, so that a long text cannot make this count the same indexes many times.

@@ -26,7 +26,6 @@ _BOOLEANS: Final = {
 _LONGEST_NAME: Final = 30
 # If the plugin takes keys, a longer value may be one, unless it is a path.
 _LONGEST_SHOWN: Final = 20
-_PATH: Final = re.compile(r"/[^\s]{0,62}")
 _NAME: Final = re.compile(r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=[=\s]|\Z)")
 _FLAG: Final = re.compile(_NAME.pattern + r"(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL)
 
@@ -204,7 +203,7 @@ class Arguments(Struct):
         """Hide a value that may be a key, if the plugin takes keys: a user may give one to any flag."""
         if not self._expects_keys or not isinstance(value, str) or len(value) <= _LONGEST_SHOWN:
             return value
-        return value if _PATH.fullmatch(value) else "..."
+        return value if re.fullmatch(r"/[^\s]{0,62}", value) else "..."
 
     def _shown(self, option: Option, token: _Token, text: str | None) -> str:
         """Return the flag as written, unless its value is in the next string or may be a key."""

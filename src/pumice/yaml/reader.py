@@ -39,7 +39,7 @@ LOADER: Final[type] = getattr(yaml, "CLoader", yaml.Loader)
 _TAG: Final = "tag:yaml.org,2002:"
 _SCALAR_TAGS: Final = frozenset({"str", "int", "float", "bool", "null"})
 _ACCEPTED_TAGS: Final = "remove it; accepted are !!str, !!int, !!float, !!bool, !!null, !!map and !!seq"
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = "[\ud800-\udfff]"  # compiled when the first text is not ASCII
 _SHOWN_CHARACTERS: Final = 60
 
 
@@ -200,9 +200,9 @@ class _Reader:
 
     def _scalar_value(self, event: ScalarEvent) -> Scalar:
         text = event.value
-        if not text.isascii() and _SURROGATE.search(text):
+        if not text.isascii() and re.search(_SURROGATE, text):
             self._problem("half of a surrogate pair is not a character", "write the character itself")
-            return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+            return re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text)
         if event.tag is not None and event.tag != "!":
             return self._tagged_value(event.tag, text)
         if event.style or not event.implicit[0]:

@@ -28,11 +28,12 @@ _INTEGER: Final = re.compile(
     r"(?P<sign>[-+]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))\Z"
 )
 _BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
+# Patterns of what is rare, compiled when they are first used.
 # kubectl also accepts a sign between prefix and digits.
-_ODD_BINARY: Final = re.compile(r"0b(?P<digits>[-+][01]+)\Z")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_ODD_BINARY: Final = r"0b([-+][01]+)"
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 # In a number that starts with its point, underscores count only between two digits.
-_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?\Z")
+_POINT_FLOAT: Final = r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?"
 # Longer ones are outside the range of integers, and int() takes quadratic time.
 _LONGEST_NUMBER: Final = 400
 _SMALLEST_INT: Final = -(2**63)
@@ -52,23 +53,22 @@ def resolve(text: str) -> Scalar:
 
 def _number(text: str) -> int | float | None:
     if text[0] == ".":
-        return _float(text.replace("_", "")) if _POINT_FLOAT.match(text) else None
+        return _float(text.replace("_", "")) if re.fullmatch(_POINT_FLOAT, text) else None
     integer = _integer(text)
     if integer is not None:
         return integer
     plain = text.replace("_", "")
-    return _float(plain) if _FLOAT.match(plain) else None
+    return _float(plain) if re.fullmatch(_FLOAT, plain) else None
 
 
 def _integer(text: str) -> int | None:
     if len(text) > _LONGEST_NUMBER:
         return None
     plain = text.replace("_", "")
-    if odd := _ODD_BINARY.match(plain):
-        return _in_range(int(odd["digits"], 2))
     match = _INTEGER.match(plain)
     if match is None:
-        return None
+        odd = re.fullmatch(_ODD_BINARY, plain)
+        return None if odd is None else _in_range(int(odd[1], 2))
     kind = match.lastgroup or "dec"
     number = int(match[kind], _BASES[kind])
     # Numbers above the signed range are unsigned and cannot have a sign.

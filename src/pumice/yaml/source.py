@@ -19,10 +19,11 @@ STDIN: Final = "-"
 # Far above the largest object that an API server stores (about 1.5 MiB), and quick to read.
 MAX_BYTES: Final = 4 * 1024 * 1024
 
-_LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-_NOT_ALLOWED: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Patterns, compiled when they are first used.
+_LINE_BREAK: Final = "\r\n|[\r\n\x85\u2028\u2029]"
+_NOT_ALLOWED: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 # libyaml compares each of these lines with all others; no file needs more than a few, because custom tags are refused.
-_TAG_DIRECTIVE: Final = re.compile("(?:\\A|[\r\n\x85\u2028\u2029])(?=%TAG)")
+_TAG_DIRECTIVE: Final = "(?:\\A|[\r\n\x85\u2028\u2029])(?=%TAG)"
 _MAX_TAG_DIRECTIVES: Final = 100
 # Longer marks first: that of UTF-32 begins with that of UTF-16.
 _BYTE_ORDER_MARKS: Final = (
@@ -44,7 +45,7 @@ def read_text(file: str) -> str | Problem:
     text = _decode(file, content)
     if isinstance(text, Problem):
         return text
-    if odd := _NOT_ALLOWED.search(text):
+    if odd := re.search(_NOT_ALLOWED, text):
         return _forbidden_character(file, text, odd.start())
     return _too_many_tags(file, text) or text
 
@@ -52,7 +53,7 @@ def read_text(file: str) -> str | Problem:
 def line_and_column(text: str, index: int) -> tuple[int, int]:
     """Return line and column, from 1, of the character at `index`."""
     line, start = 1, 0
-    for found in _LINE_BREAK.finditer(text, 0, index):
+    for found in re.finditer(_LINE_BREAK, text[:index]):
         line, start = line + 1, found.end()
     return line, index - start + 1
 
@@ -128,7 +129,7 @@ def _forbidden_character(file: str, text: str, index: int) -> Problem:
 
 
 def _too_many_tags(file: str, text: str) -> Problem | None:
-    for count, found in enumerate(_TAG_DIRECTIVE.finditer(text)):
+    for count, found in enumerate(re.finditer(_TAG_DIRECTIVE, text) if "%TAG" in text else ()):
         if count == _MAX_TAG_DIRECTIVES:
             message = f"more than {_MAX_TAG_DIRECTIVES} %TAG lines"
             return Problem(

@@ -19,7 +19,6 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP: Final = "container.seccomp.security.alpha.kubernetes.io/"
-_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 _BOUND: Final = 2**31
 
 
@@ -29,7 +28,7 @@ def check_known_annotations(metadata: View, spec: View) -> Iterator[Finding]:
     for at, key, value in metadata.pairs("annotations"):
         if not isinstance(value, str):
             continue
-        if key == _DELETION_COST and not (_NUMBER.fullmatch(value) and -_BOUND <= int(value) < _BOUND):
+        if key == _DELETION_COST and not (re.fullmatch("0|-?[1-9][0-9]*", value) and -_BOUND <= int(value) < _BOUND):
             yield Finding(at, "must be a whole number of 32 bits", value)
         elif key == _MIRROR and spec.is_blank("nodeName"):
             yield Finding(at, "is for static pods of a node, and needs spec.nodeName", value)

@@ -33,7 +33,6 @@ _RESOURCES: Final = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
 )
 _HUGE_PAGES: Final = ("limits.hugepages-", "requests.hugepages-")
-_SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 _CPU_DIVISORS: Final = ("1m", "1")
 _SIZE_DIVISORS: Final = (
     "1",
@@ -47,7 +46,7 @@ def check_field_ref(ref: View, fields: tuple[str, ...]) -> Iterator[Finding]:
         return
     yield from required(ref, "fieldPath")
     path = ref.text("fieldPath")
-    subscripted = _SUBSCRIPTED.fullmatch(path)
+    subscripted = re.fullmatch(r"(.+?)\['(.*)'\]", path, re.DOTALL)
     if subscripted:
         yield from _check_subscript(ref, subscripted[1], subscripted[2])
     elif path and _OLD_NAMES.get(path, path) not in fields:

@@ -23,7 +23,6 @@ _POD_LEVEL: Final = ("cpu", "memory")
 _MILLI: Final = 1000
 _NAME_RULE: Final = f"must be {', '.join(_STANDARD)}, hugepages-<size>, or a device such as nvidia.com/gpu"
 _UNITS: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E")
-_WITH_UNIT = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
 
 
 def read_quantity(value: object, at: Path) -> Quantity | Finding | None:
@@ -38,7 +37,7 @@ def read_quantity(value: object, at: Path) -> Quantity | Finding | None:
 
 def _unit_hint(value: object) -> str:
     """Suggest `8G` for `8GB`, `8Gi` for `8 gib`."""
-    match = _WITH_UNIT.fullmatch(str(value).strip())
+    match = re.fullmatch(r"([0-9.]+)\s*([A-Za-z]+)", str(value).strip())
     if match is None:
         return ""
     number, unit = match[1], match[2].casefold().removesuffix("b")

@@ -22,7 +22,7 @@ from pumice.model.syntax import LONGEST_SUBDOMAIN, too_long
 PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
 _LONGEST_PROFILE: Final = 4095
 _SEGMENT: Final = r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL = re.compile(rf"({_SEGMENT}[./])*{_SEGMENT}")
+_SYSCTL: Final = rf"({_SEGMENT}[./])*{_SEGMENT}"
 _IPC_SYSCTLS: Final = frozenset(
     f"kernel.{name}"
     for name in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msg", "msgmax", "msgmnb", "msgmni")
@@ -61,7 +61,7 @@ def _check_sysctls(context: View, spec: View) -> Iterator[Finding]:
     for sysctl in context.children("sysctls"):
         yield from required(sysctl, "name")
         name = sysctl.text("name")
-        if name and not _SYSCTL.fullmatch(name):
+        if name and not re.fullmatch(_SYSCTL, name):
             yield sysctl.error(
                 "name", "must be lower-case words with '.' or '/' between them, such as net.core.somaxconn"
             )
