@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from pumice.client.view.output import Style, fit
 from pumice.model.problem import FLAGS
-from pumice.store.run_errors import RunError
 
 if TYPE_CHECKING:
     from pumice.client.reports import Report  # it loads the reader of YAML, which `ps` does not need
@@ -21,4 +20,6 @@ def write_reports(reports: Sequence[Report], out: TextIO, style: Style, *, as_js
 
 def print_error(error: Exception) -> None:
     """Print an error, with options as flags."""
+    from pumice.store.run_errors import RunError  # `validate` needs none of them
+
     print(error.text(FLAGS) if isinstance(error, RunError) else error, file=sys.stderr)
