@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pumice.model.job import Manifest
-from pumice.model.snapshot import GANG_PROVIDERS
+from pumice.model.vocabulary import GANG_PROVIDERS
 from tests.cluster.api import Api, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers, phase

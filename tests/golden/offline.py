@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pumice.model.snapshot import GANG_PROVIDERS
+from pumice.model.vocabulary import GANG_PROVIDERS
 from tests.golden.console import Console, Goldens
 
 # Jobs whose objects are golden in full, so that a difference can be read; of the others, their hashes.

@@ -15,8 +15,7 @@ from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
 from pumice.model.shape import Schema, misfits
 from pumice.model.slot import Slot
-from pumice.plugins.base import Base
-from pumice.plugins.guard import PluginError
+from pumice.plugins.base import Base, PluginError
 from pumice.plugins.limits import most_pods
 from pumice.plugins.owned_objects import manifest_of, owned_objects, payload_size
 from pumice.plugins.shaping import shaped_pod

@@ -9,7 +9,7 @@ from pumice.cli.findings import write_reports
 from pumice.client.job_files import NO_JOB, JobFile, load
 from pumice.client.reports import counted
 from pumice.client.view.output import style_for
-from pumice.model.snapshot import GANG_PROVIDERS, VOLCANO
+from pumice.model.vocabulary import GANG_PROVIDERS, VOLCANO
 from pumice.runtime.offline_context import offline_context
 
 

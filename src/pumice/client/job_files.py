@@ -17,9 +17,8 @@ from pumice.model.findings import METADATA, ROOT, Finding, warning
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.scalars import kind_of
-from pumice.model.snapshot import VOLCANO, GangProvider
 from pumice.model.suggestions import nearest
-from pumice.model.vocabulary import GROUP_VERSION, KIND
+from pumice.model.vocabulary import GROUP_VERSION, KIND, VOLCANO, GangProvider
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
 from pumice.yaml.documents import Document, read

@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from pumice.model.job import Job, Manifest, Metadata
+from pumice.model.vocabulary import VOLCANO, GangProvider
 
-VOLCANO_SCHEDULER: Final = "volcano"
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 COMMAND_GROUP_VERSION: Final = "bus.volcano.sh/v1alpha1"
 COMMAND_KIND: Final = "Command"
 
@@ -155,28 +154,6 @@ class ObservedPod(Struct, frozen=True):
         if failure is not None:
             return failure.finished_at
         return max((end.finished_at for end in self.ends if end.finished_at), default=None)
-
-
-class GangProvider(Struct, frozen=True):
-    """What starts the pods of a job together on a cluster."""
-
-    name: str
-    api_version: str = ""  # of its PodGroups; empty: it has none
-    scheduler: str = VOLCANO_SCHEDULER  # serves the pods that would otherwise go to Volcano's scheduler
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether a PodGroup decides when pods may be created."""
-        return self.api_version != ""
-
-
-VOLCANO: Final = GangProvider("volcano", "scheduling.volcano.sh/v1beta1")
-NATIVE: Final = GangProvider("native", "scheduling.k8s.io/v1beta1", DEFAULT_SCHEDULER)
-# The scheduler has the name that the coscheduling project's own installation gives it.
-COSCHEDULING: Final = GangProvider("coscheduling", "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler")
-NO_GANG: Final = GangProvider("none", scheduler=DEFAULT_SCHEDULER)
-
-GANG_PROVIDERS: Final = {provider.name: provider for provider in (VOLCANO, NATIVE, COSCHEDULING, NO_GANG)}
 
 
 class ObservedGroup(Struct, frozen=True):

@@ -1,9 +1,11 @@
-"""The fixed words of the Job API: phases, events, actions."""
+"""The fixed words of the Job API: phases, events, actions; and what starts the pods of a job together."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 GROUP_VERSION: Final = "batch.volcano.sh/v1alpha1"
 KIND: Final = "Job"
@@ -90,3 +92,28 @@ TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-no
 NETWORK_TOPOLOGY_MODES: Final = ("hard", "soft")
 DEPENDENCY_ITERATIONS: Final = ("any", "all")
 DEPENDENCY_CONDITIONS: Final = ("Running", "Completed")
+
+VOLCANO_SCHEDULER: Final = "volcano"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+class GangProvider(Struct, frozen=True):
+    """What starts the pods of a job together on a cluster."""
+
+    name: str
+    api_version: str = ""  # of its PodGroups; empty: it has none
+    scheduler: str = VOLCANO_SCHEDULER  # serves the pods that would otherwise go to Volcano's scheduler
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether a PodGroup decides when pods may be created."""
+        return self.api_version != ""
+
+
+VOLCANO: Final = GangProvider("volcano", "scheduling.volcano.sh/v1beta1")
+NATIVE: Final = GangProvider("native", "scheduling.k8s.io/v1beta1", DEFAULT_SCHEDULER)
+# The scheduler has the name that the coscheduling project's own installation gives it.
+COSCHEDULING: Final = GangProvider("coscheduling", "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler")
+NO_GANG: Final = GangProvider("none", scheduler=DEFAULT_SCHEDULER)
+
+GANG_PROVIDERS: Final = {provider.name: provider for provider in (VOLCANO, NATIVE, COSCHEDULING, NO_GANG)}

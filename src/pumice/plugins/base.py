@@ -19,11 +19,23 @@ from pumice.model.job import Job
 from pumice.model.objects import OwnedObject
 from pumice.model.pod import Pod
 from pumice.model.problem import Problem
+from pumice.model.pumice_error import PumiceError
 from pumice.model.slot import Slot
 from pumice.plugins.arguments import Arguments, Option, Value
 
 # The options of each plugin. Evaluating annotations costs more than parsing arguments.
 _OPTIONS: Final[dict[type, tuple[Option, ...]]] = {}
+
+
+class PluginError(PumiceError):
+    """A third-party plugin failed while it created a pod or an object."""
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        super().__init__(f"plugin {plugin} failed: {problem}")
+        self.plugin = plugin
+
+    def finding(self) -> Finding:
+        return Finding(SPEC / "plugins" / self.plugin, str(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,26 +11,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.findings import Finding, Path
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Once, OwnedObject
 from pumice.model.pod import Pod
-from pumice.model.pumice_error import PumiceError
 from pumice.model.slot import Slot
-from pumice.plugins.base import Base
+from pumice.plugins.base import Base, PluginError
 
 T = TypeVar("T")
-
-
-class PluginError(PumiceError):
-    """A third-party plugin failed while it created a pod or an object."""
-
-    def __init__(self, plugin: str, problem: str) -> None:
-        super().__init__(f"plugin {plugin} failed: {problem}")
-        self.plugin = plugin
-
-    def finding(self) -> Finding:
-        return Finding(SPEC / "plugins" / self.plugin, str(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,61 +11,39 @@ from typing import Final
 
 from msgspec import Struct, field
 
+import pumice.plugins
 from pumice.model.findings import SPEC, Finding
 from pumice.model.suggestions import nearest
 from pumice.plugins.base import Base
-from pumice.plugins.guard import guarded
 
-_NAMES: Final = ("env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank")
+# By the class of each, which the package knows.
+_CLASSES: Final = {
+    "env": "Env",
+    "svc": "Svc",
+    "ssh": "Ssh",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "mpi": "Mpi",
+    "ray": "Ray",
+    "hcclrank": "HcclRank",
+}
 
 
 class _Builtins(Mapping[str, type[Base]]):
     """The module of a plugin is loaded when a job names it: to load all takes a tenth of `pumice validate`."""
 
     def __getitem__(self, name: str) -> type[Base]:
-        match name:
-            case "env":
-                from pumice.plugins.env import Env  # noqa: PLC0415 - see above
-
-                return Env
-            case "svc":
-                from pumice.plugins.svc import Svc  # noqa: PLC0415 - see above
-
-                return Svc
-            case "ssh":
-                from pumice.plugins.ssh import Ssh  # noqa: PLC0415 - see above
-
-                return Ssh
-            case "pytorch":
-                from pumice.plugins.pytorch import PyTorch  # noqa: PLC0415 - see above
-
-                return PyTorch
-            case "tensorflow":
-                from pumice.plugins.tensorflow import TensorFlow  # noqa: PLC0415 - see above
-
-                return TensorFlow
-            case "mpi":
-                from pumice.plugins.mpi import Mpi  # noqa: PLC0415 - see above
-
-                return Mpi
-            case "ray":
-                from pumice.plugins.ray import Ray  # noqa: PLC0415 - see above
-
-                return Ray
-            case "hcclrank":
-                from pumice.plugins.hcclrank import HcclRank  # noqa: PLC0415 - see above
-
-                return HcclRank
-        raise KeyError(name)
+        kind: type[Base] = getattr(pumice.plugins, _CLASSES[name])
+        return kind
 
     def __contains__(self, name: object) -> bool:
-        return name in _NAMES
+        return name in _CLASSES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
+        return iter(_CLASSES)
 
     def __len__(self) -> int:
-        return len(_NAMES)
+        return len(_CLASSES)
 
 
 BUILTINS: Final[Mapping[str, type[Base]]] = _Builtins()
@@ -112,7 +90,13 @@ class Registry(Struct, frozen=True):
         for name in known:
             if name in complete:
                 kind, args = known[name], complete[name] or ()
-                plugin, problems = kind.parse(args) if name in BUILTINS else guarded(kind, args)
+                plugin: Base | None
+                if name in BUILTINS:
+                    plugin, problems = kind.parse(args)
+                else:
+                    from pumice.plugins.guard import guarded  # noqa: PLC0415 - few jobs name such a plugin
+
+                    plugin, problems = guarded(kind, args)
                 findings += problems
                 plugins += [plugin] if plugin is not None else []
         return Resolved(tuple(plugins), tuple(findings))

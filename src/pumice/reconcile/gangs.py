@@ -23,9 +23,8 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
-from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, VOLCANO_SCHEDULER, GangProvider
-from pumice.plugins.base import Base
-from pumice.plugins.guard import PluginError
+from pumice.model.vocabulary import COSCHEDULING, NATIVE, VOLCANO, VOLCANO_SCHEDULER, GangProvider
+from pumice.plugins.base import Base, PluginError
 from pumice.reconcile.podgroup import pod_group
 
 # Names in minResources that count against a quota; the others are resources of a node.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pumice.model.job import Manifest
 from pumice.model.objects import Once, claim_names, claims, missing_claims_of_others
-from pumice.model.snapshot import VOLCANO
+from pumice.model.vocabulary import VOLCANO
 from pumice.plugins.base import Base
 from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity

@@ -10,7 +10,7 @@ from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, Ta
 from pumice.model.objects import owned
 from pumice.model.quantity import Quantity
 from pumice.model.resources import pod_usage, sum_usage
-from pumice.model.snapshot import VOLCANO
+from pumice.model.vocabulary import VOLCANO
 
 # The default of the CRD.
 DEFAULT_MODE: Final = "hard"

@@ -23,8 +23,7 @@ from pumice.admission.context import Context
 from pumice.admission.updates import scale_down_command
 from pumice.model.findings import Finding
 from pumice.model.snapshot import Failure, JobKey, Snapshot
-from pumice.plugins.base import Base
-from pumice.plugins.guard import PluginError
+from pumice.plugins.base import Base, PluginError
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import Decision, EngineCommand, Ensure

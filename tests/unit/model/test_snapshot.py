@@ -5,7 +5,8 @@ import datetime as dt
 import msgspec
 import pytest
 
-from pumice.model.snapshot import GANG_PROVIDERS, Command, ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
+from pumice.model.snapshot import Command, ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
+from pumice.model.vocabulary import GANG_PROVIDERS
 
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 

@@ -13,8 +13,8 @@ from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import SPEC, Finding
 from pumice.model.objects import Once
 from pumice.model.pod import Pod
-from pumice.plugins.base import Base
-from pumice.plugins.guard import PluginError, guard, guarded
+from pumice.plugins.base import Base, PluginError
+from pumice.plugins.guard import guard, guarded
 from tests.builders import a_container, a_job, a_slot, a_task, a_template, rows
 
 TEMPLATE = a_template(a_container("a"), a_container("b"), initContainers=[a_container("i")])

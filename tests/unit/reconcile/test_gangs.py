@@ -8,8 +8,8 @@ import pytest
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
-from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
-from pumice.plugins.guard import PluginError
+from pumice.model.vocabulary import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
+from pumice.plugins.base import PluginError
 from pumice.plugins.provenance import trace_pod
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, pod_groups

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pumice.model.job import Job, Manifest, VolumeSpec
-from pumice.model.snapshot import COSCHEDULING, NATIVE, NO_GANG, Failure, GangProvider, ObservedGroup, ObservedPod
+from pumice.model.snapshot import Failure, ObservedGroup, ObservedPod
+from pumice.model.vocabulary import COSCHEDULING, NATIVE, NO_GANG, GangProvider
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
 from pumice.plugins.owned_objects import manifest_of, owned_objects

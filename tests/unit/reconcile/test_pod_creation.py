@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from pumice.model.job import DependsOn, VolumeSpec
-from pumice.model.snapshot import NATIVE, NO_GANG, Failure, ObservedGroup, ObservedPod
+from pumice.model.snapshot import Failure, ObservedGroup, ObservedPod
+from pumice.model.vocabulary import NATIVE, NO_GANG
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.pod_creation import plan_pods
 from tests.builders import UID, a_job, a_task

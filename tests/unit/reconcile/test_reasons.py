@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.model.job import Job, Metadata
-from pumice.model.snapshot import NATIVE, NO_GANG, Command, Failure, ObservedGroup, ObservedPod, Waiting
+from pumice.model.snapshot import Command, Failure, ObservedGroup, ObservedPod, Waiting
 from pumice.model.status import JobState
-from pumice.model.vocabulary import SUSPENDED, Action, Event, Phase
+from pumice.model.vocabulary import NATIVE, NO_GANG, SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.pod_creation import plan_pods

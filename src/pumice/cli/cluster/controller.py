@@ -18,8 +18,8 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
-from pumice.model.snapshot import COSCHEDULING
 from pumice.model.syntax import dns_label_error
+from pumice.model.vocabulary import COSCHEDULING
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 

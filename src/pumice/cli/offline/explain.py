@@ -15,10 +15,10 @@ from pumice.client.explanation import Explained, explain, find_slots, heading
 from pumice.client.job_files import JobDocument, as_stored
 from pumice.client.view.output import Style, columns, fit, style_for, table
 from pumice.model.slot import Slot
-from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.suggestions import nearest
 from pumice.model.text import escaped, some
-from pumice.plugins.guard import PluginError
+from pumice.model.vocabulary import GANG_PROVIDERS
+from pumice.plugins.base import PluginError
 from pumice.plugins.provenance import YOU, Trace
 from pumice.reconcile.gangs import GangMembership
 

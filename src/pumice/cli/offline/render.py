@@ -11,9 +11,9 @@ import msgspec
 from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.jobfile import add_gang_argument, load_valid
 from pumice.client.job_files import NO_UID, render
-from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.syntax import dns_label_error
-from pumice.plugins.guard import PluginError
+from pumice.model.vocabulary import GANG_PROVIDERS
+from pumice.plugins.base import PluginError
 from pumice.yaml.writer import write_yaml
 
 

@@ -28,7 +28,7 @@ from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
 from pumice.model.findings import ROOT, Finding
 from pumice.model.problem import Position
-from pumice.plugins.guard import PluginError
+from pumice.plugins.base import PluginError
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import read
 

@@ -38,7 +38,8 @@ from pumice.engines.kubernetes.cache.decode_pods import decode_owned
 from pumice.engines.kubernetes.install import names
 from pumice.model.job import Job, Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.snapshot import GANG_PROVIDERS, VOLCANO, VOLCANO_SCHEDULER, PodPhase
+from pumice.model.snapshot import PodPhase
+from pumice.model.vocabulary import GANG_PROVIDERS, VOLCANO, VOLCANO_SCHEDULER
 from pumice.reconcile.gangs import group_names
 from pumice.store.run_errors import Denied, RunError
 

@@ -34,8 +34,8 @@ from pumice.model import keys
 from pumice.model.findings import ROOT, SPEC, Finding, Path, warning
 from pumice.model.job import Job, Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.snapshot import NO_GANG
 from pumice.model.suggestions import did_you_mean
+from pumice.model.vocabulary import NO_GANG
 from pumice.runtime.offline_context import offline_context
 from pumice.store.run_errors import Denied, InvalidOption, RunError
 

@@ -20,9 +20,9 @@ from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.pod_waits import UNSCHEDULABLE
 from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
 from pumice.model.quantity import Quantity
-from pumice.model.snapshot import VOLCANO_SCHEDULER
 from pumice.model.text import some
 from pumice.model.units import EPOCH, after, read_time
+from pumice.model.vocabulary import VOLCANO_SCHEDULER
 
 _GROUP: Final = "PodGroup"
 _QUEUE: Final = "Queue"

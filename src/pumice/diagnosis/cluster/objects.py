@@ -10,8 +10,8 @@ import msgspec
 
 from pumice.model.job import Manifest, Metadata
 from pumice.model.quantity import Quantity
-from pumice.model.snapshot import VOLCANO
 from pumice.model.units import read_time
+from pumice.model.vocabulary import VOLCANO
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

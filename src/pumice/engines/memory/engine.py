@@ -11,8 +11,9 @@ import msgspec
 from pumice.engines.memory.cluster_state import StoredGroup, StoredPod, World
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
-from pumice.model.snapshot import NO_GANG, VOLCANO, JobKey, ObservedGroup, Snapshot
+from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
+from pumice.model.vocabulary import NO_GANG, VOLCANO
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,

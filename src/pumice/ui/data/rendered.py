@@ -13,8 +13,8 @@ from pumice.admission.admit import Admitted, admit
 from pumice.client.explanation import Explained, explain, find_slots, heading
 from pumice.model.findings import Path
 from pumice.model.slot import slots
-from pumice.model.snapshot import VOLCANO
-from pumice.plugins.guard import PluginError
+from pumice.model.vocabulary import VOLCANO
+from pumice.plugins.base import PluginError
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership
 from pumice.runtime.offline_context import offline_context

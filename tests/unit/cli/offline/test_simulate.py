@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
-from pumice.plugins.guard import PluginError
+from pumice.plugins.base import PluginError
 from tests.meta.tree import ROOT
 
 JOB = str(ROOT / "examples" / "restarts.yaml")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import quote
 
-from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO
+from pumice.model.vocabulary import COSCHEDULING, NATIVE, VOLCANO
 
 
 @dataclass(frozen=True)

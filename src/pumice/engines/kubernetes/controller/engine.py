@@ -30,9 +30,10 @@ from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_me
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject, claim_names
-from pumice.model.snapshot import GangProvider, JobKey, Snapshot
+from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.units import parse_time
+from pumice.model.vocabulary import GangProvider
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,

@@ -38,7 +38,8 @@ from pumice.engines.kubernetes.controller.task_groups import run_until_first_end
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager
 from pumice.model.shape import Schema
-from pumice.model.snapshot import COSCHEDULING, GangProvider, JobKey
+from pumice.model.snapshot import JobKey
+from pumice.model.vocabulary import COSCHEDULING, GangProvider
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
 from pumice.runtime.queue import KeyQueue

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api.resources import POD_GROUPS, Resource
 from pumice.model.pumice_error import PumiceError
-from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
+from pumice.model.vocabulary import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 
 AUTO: Final = "auto"
 NONE: Final = NO_GANG.name

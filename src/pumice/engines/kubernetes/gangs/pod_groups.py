@@ -22,7 +22,8 @@ from pumice.engines.kubernetes.cache.decode_pods import CachedPod, job_of, owned
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.model.job import Job, Manifest
-from pumice.model.snapshot import VOLCANO, GangProvider, JobKey, ObservedGroup
+from pumice.model.snapshot import JobKey, ObservedGroup
+from pumice.model.vocabulary import VOLCANO, GangProvider
 from pumice.reconcile.gangs import group_names
 from pumice.runtime.ports import EngineError
 

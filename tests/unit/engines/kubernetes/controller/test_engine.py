@@ -26,9 +26,9 @@ from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job
 from pumice.model.objects import owned
-from pumice.model.snapshot import NO_GANG, Command, JobKey, ObservedPod, PodPhase, Snapshot
+from pumice.model.snapshot import Command, JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobState, JobStatus
-from pumice.model.vocabulary import GROUP_VERSION
+from pumice.model.vocabulary import GROUP_VERSION, NO_GANG
 from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError

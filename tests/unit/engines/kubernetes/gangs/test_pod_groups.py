@@ -14,7 +14,8 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, PodGroupManager, check_membership
-from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, GangProvider, JobKey
+from pumice.model.snapshot import JobKey
+from pumice.model.vocabulary import COSCHEDULING, NATIVE, VOLCANO, GangProvider
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job, a_task, a_template
