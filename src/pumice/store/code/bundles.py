@@ -101,29 +101,24 @@ def unpack(bundle: Bundle, directory: Path) -> None:
 
 
 def _checked_entries(sha256: str, data: bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
-    """Raises StoreError."""
+    """Return files and links. Raises StoreError, also for what no bundle has."""
     if hashlib.sha256(data).hexdigest() != sha256:
         raise StoreError("the bundle is damaged: its hash is another one")
+    entries = []
     try:
-        return _entries(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            plain = packed.read(2 * LARGEST + 1)
+        if len(plain) > 2 * LARGEST:
+            raise StoreError("the bundle is refused: it is too large")
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
+            for entry in tar:
+                file = tar.extractfile(entry) if entry.isreg() else None
+                is_link = entry.issym() and not leads_out(entry.name, entry.linkname)
+                if not (is_inside(entry.name) and (file or is_link)):
+                    raise StoreError(f"the bundle is refused: {entry.name!r} is no file or link inside of it")
+                entries.append((entry, b"" if file is None else file.read()))
     except (tarfile.TarError, EOFError, zlib.error, ValueError, gzip.BadGzipFile) as error:
         raise StoreError(f"the bundle is damaged: {error}") from error
-
-
-def _entries(data: bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
-    """Return files and links. Raises StoreError for what no bundle has."""
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-        plain = packed.read(2 * LARGEST + 1)
-    if len(plain) > 2 * LARGEST:
-        raise StoreError("the bundle is refused: it is too large")
-    entries = []
-    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
-        for entry in tar:
-            file = tar.extractfile(entry) if entry.isreg() else None
-            is_good = is_inside(entry.name) and (file or (entry.issym() and not leads_out(entry.name, entry.linkname)))
-            if not is_good:
-                raise StoreError(f"the bundle is refused: {entry.name!r} is no file or link inside of it")
-            entries.append((entry, b"" if file is None else file.read()))
     return entries
 
 

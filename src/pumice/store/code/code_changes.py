@@ -69,8 +69,7 @@ def _commit_changes(before: RunCode, commit: str, late: Callable[[], bool]) -> d
         objects = repository.objects
         old, new = (objects.tree_of(bytes.fromhex(each)) for each in (before.commit, commit))
         changes = tree_changes(objects.read_tree, old, objects.read_tree, new)
-    below = os.path.relpath(os.path.realpath(before.directory), repository.top)
-    prefix = "" if below == "." else f"{below}/"
+    prefix = repository.prefix(before.directory)
     return {
         path[len(prefix) :]: entry
         for path, entry in changes.items()
@@ -89,8 +88,8 @@ def _is_same(directory: Directory, path: str, before: RecordedFile | TreeEntry, 
             return before.object_id == object_id("blob", os.fsencode(target))
         if isinstance(before, RecordedFile) and not before.sha256:
             return before.change != DELETED and before.size == found.st_size
-        hashes, _, _ = read_file(directory, path, late)
+        file = read_file(directory, path, late)
         if isinstance(before, RecordedFile):
-            return hashes.sha256 in ("", before.sha256)
-        return hashes.blob in (b"", before.object_id)
+            return file.sha256 in ("", before.sha256)
+        return file.blob in (b"", before.object_id)
     return isinstance(before, RecordedFile) and before.change == DELETED

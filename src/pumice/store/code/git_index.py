@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from pumice.store.code.beneath import is_inside
@@ -71,7 +71,7 @@ def _read(content: bytes, late: Callable[[], bool]) -> list[IndexEntry]:
             (more,) = struct.unpack_from(">H", content, position)
             position += 2
         if version == 4:  # noqa: PLR2004 - paths share their beginning with the one before
-            removed, position = _offset(content, position)
+            removed, position = read_offset(content, position)
             end = content.index(0, position)
             path = path[: len(path) - removed] + content[position:end]
             position = end + 1
@@ -104,7 +104,7 @@ def _read(content: bytes, late: Callable[[], bool]) -> list[IndexEntry]:
     return entries
 
 
-def _offset(content: bytes, position: int) -> tuple[int, int]:
+def read_offset(content: bytes, position: int) -> tuple[int, int]:
     """Return a number as packs have it for offsets, and where it ends."""
     byte = content[position]
     position += 1
@@ -137,44 +137,26 @@ class IndexTrees:
     def __init__(self, entries: Iterable[IndexEntry]) -> None:
         self._directories: dict[str, dict[str, TreeEntry]] = {"": {}}
         for entry in entries:
-            if not entry.stage and not entry.intended:
-                self._add(entry)
-        for path in sorted(self._directories, key=_depth, reverse=True):
-            self.root = _tree_id(self._directories[path])
+            if entry.stage or entry.intended:
+                continue
+            above, _, name = entry.path.rpartition("/")
+            parent = above
+            while parent not in self._directories:
+                self._directories[parent] = {}
+                parent = parent.rpartition("/")[0]
+            self._directories[above][name] = TreeEntry(entry.mode, entry.object_id)
+        for path in sorted(self._directories, key=lambda path: path.count("/") + bool(path), reverse=True):
+            named = ((name.encode("utf-8", "surrogateescape"), each) for name, each in self._directories[path].items())
+            # Git sorts a directory as if its name ended in a slash.
+            order = sorted(named, key=lambda item: item[0] + (b"/" if item[1].mode == DIRECTORY else b""))
+            body = b"".join(b"%o %s\0%s" % (each.mode, name, each.object_id) for name, each in order)
+            self.root = object_id("tree", body)
             if path:
                 above, _, name = path.rpartition("/")
                 self._directories[above][name] = TreeEntry(DIRECTORY, self.root)
 
     def read_tree(self, path: str, _wanted: bytes) -> dict[str, TreeEntry]:
         return self._directories.get(path, {})  # a sparse index knows no more than the id
-
-    def _add(self, entry: IndexEntry) -> None:
-        above, _, name = entry.path.rpartition("/")
-        if above not in self._directories:
-            self._directories |= {parent: {} for parent in _parents(above) if parent not in self._directories}
-        self._directories[above][name] = TreeEntry(entry.mode, entry.object_id)
-
-
-def _depth(path: str) -> int:
-    return path.count("/") + 1 if path else 0
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
-
-
-def _tree_id(entries: dict[str, TreeEntry]) -> bytes:
-    def order(item: tuple[str, TreeEntry]) -> bytes:
-        name, entry = item
-        return name.encode("utf-8", "surrogateescape") + (b"/" if entry.mode == DIRECTORY else b"")
-
-    body = b"".join(
-        b"%o %s\0%s" % (entry.mode, name.encode("utf-8", "surrogateescape"), entry.object_id)
-        for name, entry in sorted(entries.items(), key=order)
-    )
-    return object_id("tree", body)
 
 
 def object_id(kind: str, content: bytes) -> bytes:

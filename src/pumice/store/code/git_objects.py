@@ -18,7 +18,17 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from pumice.store.code.beneath import Directory, is_git, read_all
-from pumice.store.code.git_index import DIRECTORY, LINK, LONGEST, SUBMODULE, GitError, LateError, TreeEntry, object_id
+from pumice.store.code.git_index import (
+    DIRECTORY,
+    LINK,
+    LONGEST,
+    SUBMODULE,
+    GitError,
+    LateError,
+    TreeEntry,
+    object_id,
+    read_offset,
+)
 
 LARGEST: Final = 256 << 20  # bytes of an object
 _COST: Final = 512  # of reading an object, as if it were bytes
@@ -94,9 +104,12 @@ class ObjectStore:
         Raises MissingObjectError, LateError, and GitError for one that is damaged.
         """
         try:
-            actual, content = self._loose(wanted) or self._packed(wanted) or ("", b"")
+            found = self._loose(wanted)
+            if found is None and (place := self._find(wanted)) is not None:
+                found = self._at(*place)
         except (OSError, zlib.error, struct.error, IndexError, ValueError) as error:
             raise GitError(f"object {wanted.hex()} cannot be read") from error
+        actual, content = found or ("", b"")
         if not actual:
             raise MissingObjectError(f"object {wanted.hex()} is not in the repository{self._borrowed()}")
         if actual != kind or object_id(actual, content) != wanted:
@@ -117,9 +130,6 @@ class ObjectStore:
         return bytes.fromhex(first[1].decode("ascii", "replace"))
 
     def read_tree(self, _path: str, wanted: bytes) -> dict[str, TreeEntry]:
-        return self.tree(wanted)
-
-    def tree(self, wanted: bytes) -> dict[str, TreeEntry]:
         """Return the entries of a tree by name. Raises GitError, also for names that no tree should have."""
         content, position, entries = self.read(wanted, "tree"), 0, {}
         while position < len(content):
@@ -156,10 +166,6 @@ class ObjectStore:
             raise ValueError("its size is wrong")
         return kind.decode("ascii"), content
 
-    def _packed(self, wanted: bytes) -> tuple[str, bytes] | None:
-        place = self._find(wanted)
-        return None if place is None else self._at(*place)
-
     def _find(self, wanted: bytes) -> tuple[_Pack, int] | None:
         """Return the pack and the offset of an object."""
         for pack in self._all_packs():
@@ -180,7 +186,8 @@ class ObjectStore:
             if kind in _KINDS:
                 found = _KINDS[kind], self._inflated(data, begin, size)
             elif kind == _BY_OFFSET:
-                distance, begin = _distance(data, begin)
+                distance, used = read_offset(os.pread(data, 16, begin), 0)
+                begin += used
                 if not 0 < distance < offset:
                     raise ValueError("a delta has no base")
                 deltas.append(self._inflated(data, begin, size))
@@ -203,7 +210,22 @@ class ObjectStore:
     def _inflated(self, data: int, begin: int, size: int) -> bytes:
         """Unfold a part of a pack, also a delta, within what may be read."""
         self._spend(size)
-        return _inflate(data, begin, size)
+        if size > LARGEST:
+            raise ValueError("too large")
+        inflate, parts, left = zlib.decompressobj(), [], size
+        while not inflate.eof:
+            packed = inflate.unconsumed_tail or os.pread(data, _CHUNK, begin)
+            if not packed:
+                raise ValueError("the pack is too short")
+            begin += 0 if inflate.unconsumed_tail else len(packed)
+            part = inflate.decompress(packed, left + 1)
+            left -= len(part)
+            parts.append(part)
+            if left < 0:
+                break
+        if left:
+            raise ValueError("its size is wrong")
+        return b"".join(parts)
 
     def _spend(self, size: int) -> None:
         self._left -= size + _COST
@@ -219,21 +241,16 @@ class ObjectStore:
             with suppress(FileNotFoundError):
                 names = [name for name in os.listdir(self._common.directory("objects/pack")) if name.endswith(".idx")]  # noqa: PTH208 - by descriptor
             for name in sorted(names)[:_MOST_PACKS]:
-                pack = self._open_pack(name.removesuffix(".idx"))
-                self._packs += [pack] if pack is not None else []
+                ids, data = f"objects/pack/{name}", f"objects/pack/{name.removesuffix('.idx')}.pack"
+                # One is being removed, or its index has another version: another pack may have what it has; otherwise
+                # the object is reported as missing.
+                with suppress(OSError, ValueError):
+                    self._common.stat(data)
+                    head = _pread(self._file(ids), _IDS, 0)
+                    fanout = struct.unpack_from(">256L", head, _FANOUT)
+                    if head.startswith(_INDEX_HEADER) and list(fanout) == sorted(fanout):
+                        self._packs.append(_Pack(ids, data, fanout))
         return self._packs
-
-    def _open_pack(self, name: str) -> _Pack | None:
-        """None for a pack that is being removed, or whose index has another version."""
-        ids, data = f"objects/pack/{name}.idx", f"objects/pack/{name}.pack"
-        # Another pack may have what this one has; otherwise the object is reported as missing.
-        with suppress(OSError, ValueError):
-            self._common.stat(data)
-            head = _pread(self._file(ids), _IDS, 0)
-            fanout = struct.unpack_from(">256L", head, _FANOUT)
-            if head.startswith(_INDEX_HEADER) and list(fanout) == sorted(fanout):
-                return _Pack(ids, data, fanout)
-        return None
 
     def _file(self, path: str) -> int:
         """Return the descriptor of a file, which stays open for a while. Raises OSError."""
@@ -263,36 +280,6 @@ def _object_header(descriptor: int, offset: int) -> tuple[int, int, int]:
         size |= (byte & 127) << shift
         shift, position = shift + 7, position + 1
     return kind, size, offset + position
-
-
-def _distance(descriptor: int, offset: int) -> tuple[int, int]:
-    content = os.pread(descriptor, 16, offset)
-    byte, position = content[0], 1
-    value = byte & 127
-    while byte & 128:
-        byte = content[position]
-        value = (value + 1 << 7) | byte & 127
-        position += 1
-    return value, offset + position
-
-
-def _inflate(descriptor: int, offset: int, size: int) -> bytes:
-    if size > LARGEST:
-        raise ValueError("too large")
-    inflate, parts, left = zlib.decompressobj(), [], size
-    while not inflate.eof:
-        packed = inflate.unconsumed_tail or os.pread(descriptor, _CHUNK, offset)
-        if not packed:
-            raise ValueError("the pack is too short")
-        offset += 0 if inflate.unconsumed_tail else len(packed)
-        part = inflate.decompress(packed, left + 1)
-        left -= len(part)
-        parts.append(part)
-        if left < 0:
-            break
-    if left:
-        raise ValueError("its size is wrong")
-    return b"".join(parts)
 
 
 def _apply(delta: bytes, base: bytes, spend: Callable[[int], None]) -> bytes:
@@ -371,9 +358,9 @@ def tree_changes(read: ReadTree, before: bytes, read_after: ReadTree, after: byt
                 waiting.append((below, was.object_id, is_now.object_id))
                 continue
             if is_now:
-                changes |= dict.fromkeys(_paths(read_after, below, is_now))
+                changes |= dict.fromkeys(dict(_beneath(read_after, below, is_now)))
             if was:
-                changes |= dict(walk_tree(read, was.object_id, below)) if was.mode == DIRECTORY else {below: was}
+                changes |= dict(_beneath(read, below, was))
     return changes
 
 
@@ -385,5 +372,5 @@ def _below(above: str, name: str) -> str:
     return path
 
 
-def _paths(read: ReadTree, path: str, entry: TreeEntry) -> Iterable[str]:
-    return (below for below, _ in walk_tree(read, entry.object_id, path)) if entry.mode == DIRECTORY else (path,)
+def _beneath(read: ReadTree, path: str, entry: TreeEntry) -> Iterable[tuple[str, TreeEntry]]:
+    return walk_tree(read, entry.object_id, path) if entry.mode == DIRECTORY else ((path, entry),)

@@ -61,6 +61,11 @@ class Repository:
                 raise
             return [IndexEntry(path, *entry, 0, 0, 0, 0, sparse=False, intended=False) for path, entry in committed]
 
+    def prefix(self, directory: str) -> str:
+        """Return the path of a directory from the top: "", or with a slash at its end."""
+        below = os.path.relpath(os.path.realpath(directory), self.top)
+        return "" if below == "." else f"{below}/"
+
     def exclude(self) -> bytes:
         """Return the rules of the repository for what is ignored; a link is not followed."""
         with suppress(OSError):
@@ -82,7 +87,10 @@ def open_repository(directory: str, most: int, late: Callable[[], bool] = lambda
     with ExitStack() as stack:
         try:
             own, common = _open(top, stack)
-            _refuse_elsewhere(top, own, common)
+            for content in (common.read_if_there("config", _CONFIG), own.read_if_there("config.worktree", _CONFIG)):
+                worktree = _worktree(content or b"")
+                if worktree is not None and _joined(own.path, worktree) != top:  # its files are not these
+                    raise GitError(f"{own.path} names another working tree (core.worktree), which is refused")
             commit, branch = _head(own, common)
         except OSError as error:
             raise GitError(f"{top}/.git cannot be read: {(error.strerror or str(error)).lower()}") from error
@@ -141,14 +149,6 @@ def _common_of_worktree(git: str, path: str, own: Directory, back: bytes, stack:
     return stack.enter_context(Directory(parent, follow=False))
 
 
-def _refuse_elsewhere(top: str, own: Directory, common: Directory) -> None:
-    """Raises GitError if the configuration names another working tree: its files are not these."""
-    for content in (common.read_if_there("config", _CONFIG), own.read_if_there("config.worktree", _CONFIG)):
-        worktree = _worktree(content or b"")
-        if worktree is not None and _joined(own.path, worktree) != top:
-            raise GitError(f"{own.path} names another working tree (core.worktree), which is refused")
-
-
 def _worktree(config: bytes) -> str | None:
     found = None
     for line in config.splitlines():
@@ -178,15 +178,11 @@ def _head(own: Directory, common: Directory) -> tuple[str, str]:
         branch = branch or name.removeprefix("refs/heads/")
         loose = common.read_if_there(name, _SMALL)
         if loose is None:
-            return _packed_ref(common, name), branch
+            packed = common.read_if_there("packed-refs", _PACKED_REFS) or b""
+            found = re.search(rb"(?m)^([0-9a-f]{40}) " + re.escape(name.encode()) + rb"$", packed)
+            return found[1].decode() if found else "", branch
         text = _text(loose)
     raise GitError(f"{own.path}/HEAD leads in a circle")
-
-
-def _packed_ref(common: Directory, name: str) -> str:
-    content = common.read_if_there("packed-refs", _PACKED_REFS) or b""
-    found = re.search(rb"(?m)^([0-9a-f]{40}) " + re.escape(name.encode()) + rb"$", content)
-    return found[1].decode() if found else ""
 
 
 def _text(content: bytes) -> str:

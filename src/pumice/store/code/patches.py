@@ -6,13 +6,12 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 _CONTEXT: Final = 3
 # Lines, and pairs of equal ones, that are compared one by one; more become one change. A pod may have written them.
 _MOST_LINES: Final = 1000
 _MOST_PAIRS: Final = 20_000
-_Change: TypeAlias = tuple[str, int, int, int, int]
 _NO_END: Final = "\\ No newline at end of file"
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
@@ -69,7 +68,8 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[list[str]]:
         end += 1
     first = max(0, same - _CONTEXT)
     ours, theirs = (lines[first : len(lines) - max(0, end - _CONTEXT)] for lines in (old, new))
-    if _takes_long(ours, theirs):
+    counts = Counter(theirs)
+    if len(ours) + len(theirs) > _MOST_LINES or sum(counts[line] for line in ours) > _MOST_PAIRS:
         before, after = min(same, _CONTEXT), min(end, _CONTEXT)
         mine, other = len(ours) - after, len(theirs) - after
         groups = [
@@ -82,25 +82,15 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[list[str]]:
     else:
         groups = [*difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_grouped_opcodes(_CONTEXT)]
     for group in groups:
-        yield _hunk(group, ours, theirs, first)
-
-
-def _takes_long(old: Sequence[str], new: Sequence[str]) -> bool:
-    counts = Counter(new)
-    return len(old) + len(new) > _MOST_LINES or sum(counts[line] for line in old) > _MOST_PAIRS
-
-
-def _hunk(group: Sequence[_Change], old: Sequence[str], new: Sequence[str], first: int) -> list[str]:
-    """`first` lines are before those that are compared."""
-    _, old_start, _, new_start, _ = group[0]
-    old_size, new_size = group[-1][2] - old_start, group[-1][4] - new_start
-    lines = [f"@@ -{_range(old_start + first, old_size)} +{_range(new_start + first, new_size)} @@"]
-    for tag, a, b, c, d in group:
-        if tag == "equal":
-            lines += _marked(" ", old[a:b])
-        else:
-            lines += [*_marked("-", old[a:b]), *_marked("+", new[c:d])]
-    return lines
+        _, old_start, _, new_start, _ = group[0]
+        old_size, new_size = group[-1][2] - old_start, group[-1][4] - new_start
+        lines = [f"@@ -{_range(old_start + first, old_size)} +{_range(new_start + first, new_size)} @@"]
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                lines += _marked(" ", ours[a:b])
+            else:
+                lines += [*_marked("-", ours[a:b]), *_marked("+", theirs[c:d])]
+        yield lines
 
 
 def _range(start: int, size: int) -> str:

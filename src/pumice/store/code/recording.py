@@ -11,10 +11,10 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -43,13 +43,18 @@ def code_of(settings: Settings) -> RunCode:
     directory = str(settings.workdir)
     if not settings.share_workdir:
         return RunCode(directory=directory, missing=(f"pods do not see {directory}",))
+    # Garbage is not looked for among hundreds of thousands of files: it takes a fifth of the time.
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         own = os.path.relpath(os.path.realpath(settings.state), os.path.realpath(directory))
-        with _without_collection():
-            return read_directory(directory, deadline(SECONDS), deadline(SCAN_SECONDS), without=own)
+        return read_directory(directory, deadline(SECONDS), deadline(SCAN_SECONDS), without=own)
     except Exception as error:  # noqa: BLE001 - whatever a pod left there, the run goes on
         why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else f"{error!r}"
         return RunCode(directory=directory, missing=(f"{directory} cannot be read: {why}",))
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def record_code(settings: Settings, run_directory: Path) -> None:
@@ -63,18 +68,6 @@ def deadline(seconds: float) -> _Late:
     """Return what says whether so many seconds have passed."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Do not look for garbage among hundreds of thousands of files: it takes a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def read_directory(
@@ -92,18 +85,18 @@ def read_directory(
             checkout = read_checkout(repository, directory)
         except LateError as error:
             assert repository is not None  # noqa: S101 - it has the index
-            return _commit_only(directory, repository, f"which files differ from the commit: {error}")
+            return RunCode(
+                directory=directory,
+                top=repository.top,
+                commit=repository.commit,
+                branch=repository.branch,
+                missing=(f"which files differ from the commit: {error}",),
+                was_late=True,
+            )
         except GitError as error:
             repository, checkout, notes = None, Checkout(), (f"the commit: {error}",)
         scan = scan_code(opened, checkout, scan_late or late, without)
         return _Recording(opened, repository, checkout, scan, late, keep, notes).code()
-
-
-def _commit_only(directory: str, repository: Repository, missing: str) -> RunCode:
-    commit, branch = repository.commit, repository.branch
-    return RunCode(
-        directory=directory, top=repository.top, commit=commit, branch=branch, missing=(missing,), was_late=True
-    )
 
 
 @dataclass(slots=True)
@@ -124,7 +117,9 @@ class _Recording:
         for path in scan.deleted:
             if path in base:
                 self.files.append(RecordedFile(path=path, change=DELETED))
-        if repository is None and (not scan.is_complete or _total(scan.stats) > self.left):
+        if repository is None and (
+            not scan.is_complete or sum(each.st_size for each in scan.stats.values()) > self.left
+        ):
             self.left = 0  # all or nothing: some files of a directory are of no use without the others
         unread = []
         for path in sorted(self._candidates(base), key=lambda path: scan.stats[path].st_size):
@@ -200,25 +195,27 @@ class _Recording:
         try:
             if stat.S_ISLNK(found.st_mode):
                 target = self.directory.link(path)
-                if os.fsencode(target).decode(errors="replace") != target:
+                content = os.fsencode(target)
+                if content.decode(errors="replace") != target:
                     self.scan.missing.append(f"{path} leads to {target!a}, which is not recorded")
                     return None
-                file = replace(file, link=target, sha256=_sha256(os.fsencode(target)), size=0)
-                same = base is not None and stat.S_ISLNK(base.mode) and _blob(os.fsencode(target)) == base.object_id
+                file = replace(file, link=target, sha256=hashlib.sha256(content).hexdigest(), size=0)
+                same = base is not None and stat.S_ISLNK(base.mode) and object_id("blob", content) == base.object_id
                 return None if same else file
-            hashes, content, after = read_file(self.directory, path, self.late)
+            now = read_file(self.directory, path, self.late)
         except OSError as error:
             self.scan.missing.append(f"{path} cannot be read: {(error.strerror or str(error)).lower()}")
             return file
         if (
             base is not None
-            and hashes.blob == base.object_id
+            and now.blob == base.object_id
             and stat.S_ISREG(base.mode)
             and file_mode(base.mode) == file.mode
         ):
             return None
-        file = replace(file, size=after.st_size, sha256=hashes.sha256, unsteady=_has_changed(found, after))
-        return self._with_content(file, content, base)
+        before, after = ((each.st_mtime_ns, each.st_size, each.st_ino) for each in (found, now.found))
+        file = replace(file, size=now.found.st_size, sha256=now.sha256, unsteady=before != after)
+        return self._with_content(file, now.content, base)
 
     def _with_content(self, file: RecordedFile, content: bytes | None, base: TreeEntry | None) -> RecordedFile:
         """Keep the patch or the content, if it fits."""
@@ -239,14 +236,15 @@ class _Recording:
         return replace(file, content=content) if patch is None else replace(file, patch=patch)
 
 
-@dataclass(frozen=True, slots=True)
-class Hashes:
+class ReadFile(NamedTuple):
     sha256: str  # "" if the time was up
     blob: bytes  # the id that git would give it
+    content: bytes | None  # if it is small
+    found: os.stat_result  # what is known of it afterwards
 
 
-def read_file(directory: Directory, path: str, late: _Late) -> tuple[Hashes, bytes | None, os.stat_result]:
-    """Return the hashes of a file, its content if it is small, and what is known of it afterwards. Raises OSError."""
+def read_file(directory: Directory, path: str, late: _Late) -> ReadFile:
+    """Raises OSError."""
     descriptor = directory.open(path)
     try:
         size = os.fstat(descriptor).st_size
@@ -259,9 +257,9 @@ def read_file(directory: Directory, path: str, late: _Late) -> tuple[Hashes, byt
             if read <= MOST_KEPT:
                 parts.append(part)
             if late():
-                return Hashes("", b""), None, os.fstat(descriptor)
+                return ReadFile("", b"", None, os.fstat(descriptor))
         content = b"".join(parts) if read <= MOST_KEPT else None
-        return Hashes(sha256.hexdigest(), blob.digest()), content, os.fstat(descriptor)
+        return ReadFile(sha256.hexdigest(), blob.digest(), content, os.fstat(descriptor))
     finally:
         os.close(descriptor)
 
@@ -270,19 +268,3 @@ def _is_as_in_index(entry: IndexEntry, found: os.stat_result) -> bool:
     low = (1 << 32) - 1
     same = found.st_mtime_ns == entry.mtime and found.st_size & low == entry.size and found.st_ino & low == entry.inode
     return same and not entry.stage and stat.S_IFMT(found.st_mode) == stat.S_IFMT(entry.mode)
-
-
-def _has_changed(before: os.stat_result, after: os.stat_result) -> bool:
-    return (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino)
-
-
-def _total(stats: Mapping[str, os.stat_result]) -> int:
-    return sum(each.st_size for each in stats.values())
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _blob(content: bytes) -> bytes:
-    return object_id("blob", content)

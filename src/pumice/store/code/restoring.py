@@ -14,8 +14,8 @@ from pathlib import Path
 from pumice.model.units import size_text
 from pumice.store.code.beneath import is_inside, leads_out
 from pumice.store.code.bundles import LARGEST, Bundle, pack
-from pumice.store.code.git_index import DIRECTORY, LINK, SUBMODULE, GitError, TreeEntry
-from pumice.store.code.git_objects import ObjectStore, walk_tree
+from pumice.store.code.git_index import DIRECTORY, LINK, SUBMODULE, GitError
+from pumice.store.code.git_objects import walk_tree
 from pumice.store.code.git_repository import open_repository
 from pumice.store.code.patches import apply_patch
 from pumice.store.code.run_code import DELETED, RecordedFile, RunCode, read_code
@@ -43,10 +43,7 @@ def restore(code: RunCode) -> Bundle:
     recorded = {file.path: file for file in code.files}
     if code.commit:
         try:
-            for path, entry, content in _committed(code, recorded):
-                if entry.mode == SUBMODULE:
-                    continue  # the record names it
-                contents[path] = _file(path, entry, content)
+            contents |= _committed(code, recorded)
         except (GitError, OSError) as error:
             text = str(error) if isinstance(error, GitError) else (error.strerror or str(error)).lower()
             missing.insert(0, f"commit {code.commit} from {code.top}: {text}")
@@ -72,41 +69,30 @@ def incomplete(missing: Sequence[str]) -> IncompleteCodeError:
     return IncompleteCodeError("\n  ".join(("the code is not complete; missing:", *shown)))
 
 
-def _committed(code: RunCode, recorded: dict[str, RecordedFile]) -> Iterator[tuple[str, TreeEntry, bytes]]:
+def _committed(code: RunCode, recorded: dict[str, RecordedFile]) -> Iterator[tuple[str, tuple[CodeFile, bytes]]]:
     """Yield the files of the commit that are needed, by path from the directory of the run. Raises GitError."""
     with open_repository(code.directory, _MOST_READ) as repository:
         if repository is None or repository.top != code.top:
             raise GitError("there is no repository any more")
         objects = repository.objects
-        below = os.path.relpath(os.path.realpath(code.directory), code.top)
-        prefix = "" if below == "." else f"{below}/"
-        root = _subtree(objects, objects.tree_of(bytes.fromhex(code.commit)), prefix)
+        root: bytes | None = objects.tree_of(bytes.fromhex(code.commit))
+        for name in repository.prefix(code.directory).split("/")[:-1]:
+            above = objects.read_tree("", root).get(name) if root else None
+            root = above.object_id if above is not None and above.mode == DIRECTORY else None
         total = 0
         for number, (path, entry) in enumerate(walk_tree(objects.read_tree, root) if root else ()):
             file = recorded.get(path)
             if file is not None and file.patch is None:
                 continue
-            content = b"" if entry.mode == SUBMODULE else objects.read(entry.object_id, "blob")
+            is_submodule = entry.mode == SUBMODULE  # the record names it
+            content = b"" if is_submodule else objects.read(entry.object_id, "blob")
             total += len(content)
             if total > LARGEST or number > _MOST_FILES:
                 raise GitError(f"it has more than {size_text(LARGEST)}, or {_MOST_FILES} files; use git for that")
-            yield path, entry, content
-
-
-def _subtree(objects: ObjectStore, root: bytes, prefix: str) -> bytes | None:
-    """Return the tree of a directory; None if the commit has none there."""
-    for name in prefix.split("/")[:-1]:
-        entry = objects.tree(root).get(name)
-        if entry is None or entry.mode != DIRECTORY:
-            return None
-        root = entry.object_id
-    return root
-
-
-def _file(path: str, entry: TreeEntry, content: bytes) -> tuple[CodeFile, bytes]:
-    if stat.S_IFMT(entry.mode) == LINK:
-        return CodeFile(path, 0o777, 0, os.fsdecode(content)), b""
-    return CodeFile(path, file_mode(entry.mode), len(content)), content
+            if stat.S_IFMT(entry.mode) == LINK:
+                yield path, (CodeFile(path, 0o777, 0, os.fsdecode(content)), b"")
+            elif not is_submodule:
+                yield path, (CodeFile(path, file_mode(entry.mode), len(content)), content)
 
 
 def _recorded(file: RecordedFile, base: tuple[CodeFile, bytes] | None) -> tuple[CodeFile, bytes]:

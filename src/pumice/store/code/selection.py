@@ -84,22 +84,18 @@ def select_files(directory: str, without: str = "") -> CodeFiles:
         except GitError as error:
             scan = scan_code(opened, Checkout(), without=without)
             scan.missing.append(f"the repository is not used: {error}")
-        return _code_files(opened, scan)
-
-
-def _code_files(opened: Directory, scan: Scan) -> CodeFiles:
-    files, outside = [], []
-    for path, found in sorted(scan.stats.items()):
-        target = ""
-        if stat.S_ISLNK(found.st_mode):
-            with suppress(OSError):
-                target = opened.link(path)
-            if not target or leads_out(path, target):
-                outside.append(path)
-                continue
-        files.append(CodeFile(path, file_mode(found.st_mode), 0 if target else found.st_size, target))
+        files, outside = [], []
+        for path, found in sorted(scan.stats.items()):
+            target = ""
+            if stat.S_ISLNK(found.st_mode):
+                with suppress(OSError):
+                    target = opened.link(path)
+                if not target or leads_out(path, target):
+                    outside.append(path)
+                    continue
+            files.append(CodeFile(path, file_mode(found.st_mode), 0 if target else found.st_size, target))
     return CodeFiles(
-        opened.path,
+        directory,
         tuple(files),
         tuple(scan.credentials),
         tuple(outside),
@@ -118,7 +114,7 @@ class Checkout(Struct, frozen=True):
 
     tracked: Mapping[str, IndexEntry] = {}  # by path from the directory
     rules: tuple[Rule, ...] = ()  # for what is ignored, from the files outside of the directory
-    prefix: str = ""  # of the directory from the top: "" or with a slash at its end
+    prefix: str = ""  # of the directory from the top
     index: tuple[IndexEntry, ...] = ()  # all of it
     in_repository: bool = False
 
@@ -127,9 +123,7 @@ def read_checkout(repository: Repository | None, directory: str) -> Checkout:
     """Raises GitError, also as LateError, and OSError."""
     if repository is None:
         return Checkout()
-    below = os.path.relpath(os.path.realpath(directory), repository.top)
-    prefix = "" if below == "." else f"{below}/"
-    index = repository.index()
+    prefix, index = repository.prefix(directory), repository.index()
     tracked = {each.path[len(prefix) :]: each for each in index if each.path.startswith(prefix)}
     rules = [*read_rules(repository.exclude())]
     with Directory(repository.top) as top:

@@ -66,7 +66,8 @@ def select_code(settings: Settings) -> CodeFiles:
     if not settings.share_workdir:
         raise InvalidOption(f"pods do not see {directory}", "use another working directory", OPTION)
     try:
-        code = select_files(directory, _own(settings))
+        own = os.path.relpath(os.path.realpath(settings.state), os.path.realpath(directory))
+        code = select_files(directory, own)
     except OSError as error:
         raise InvalidOption(f"{directory}: {(error.strerror or str(error)).lower()}", "", OPTION) from error
     if not code.is_complete:
@@ -117,8 +118,9 @@ def take_snapshot(settings: Settings, uid: str, announce: Callable[[str], None] 
         fresh.mkdir()
         fresh.chmod(settings.workdir.stat().st_mode & 0o777)
         with Directory(code.directory) as live, Directory(str(fresh)) as copy:
-            left = LARGEST
-            for path in (*(file.path for file in code.files if not _is_in(file.path, code.others)), *code.outside):
+            left, live_parts = LARGEST, tuple(f"{path}/" for path in code.others)
+            copied = (file.path for file in code.files if not file.path.startswith(live_parts))
+            for path in (*copied, *code.outside):
                 left -= _copy(live, copy, path, left)
         names = [*(file.path for file in code.files), *code.outside]
         replace_file(staged / SNAPSHOT_LIST, msgspec.json.encode(names), sync=False)
@@ -175,14 +177,6 @@ def _created(run_directory: Path, snapshot: Snapshot) -> Iterator[str]:
                 elif path not in known:
                     yield entry.path
         waiting += reversed(below)
-
-
-def _own(settings: Settings) -> str:
-    return os.path.relpath(os.path.realpath(settings.state), os.path.realpath(settings.workdir))
-
-
-def _is_in(path: str, directories: tuple[str, ...]) -> bool:
-    return path.startswith(tuple(f"{directory}/" for directory in directories))
 
 
 def _copy(live: Directory, copy: Directory, path: str, most: int) -> int:

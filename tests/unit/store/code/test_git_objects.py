@@ -99,7 +99,7 @@ def test_a_tree_with_a_name_that_no_file_may_have_is_refused(repository: Path, n
     tree = object_id("tree", body)
     _loose(repository, b"tree %d\0" % len(body) + body, tree)
     with objects(repository) as store, pytest.raises(GitError, match="refused"):
-        store.tree(tree)
+        store.read_tree("", tree)
 
 
 @pytest.mark.needs("git")
@@ -230,7 +230,7 @@ def test_a_mode_that_no_file_has_is_refused(tmp_path: Path, mode: bytes) -> None
     tree = object_id("tree", body)
     _loose(tmp_path, b"tree %d\0" % len(body) + body, tree)
     with objects(tmp_path) as store, pytest.raises(GitError, match="damaged"):
-        store.tree(tree)
+        store.read_tree("", tree)
 
 
 def test_a_large_file_with_a_small_object_counts_as_large(tmp_path: Path) -> None:
