@@ -14,8 +14,7 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
 from pumice.store.events import PhaseChanged, PodChanged, RunEvent, RunPlanned
 from pumice.store.files.run_store import RunStore, StoredRun
-from pumice.store.history.entries import Held, Lost, Queued, Resumed, Started
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import EventEncoder, Held, Lost, Queued, Resumed, Started
 from pumice.store.journal import Journal, SequenceNumbers
 from pumice.store.run_end import RunEnded
 from pumice.store.run_record import RunStatus

@@ -19,7 +19,6 @@ from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.diagnosis.why import sentence
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.vocabulary import Phase
-from pumice.reconcile.decision import JobEvent
 from pumice.store.events import (
     CodeChanged,
     ContainerRestarted,
@@ -81,8 +80,16 @@ class JsonView(Struct, frozen=True):
                 state = status.state
                 # The Command that stops a run is ours; users know nothing of it.
                 message = "" if state.reason == "Command" else state.message
-                why = {"reason": state.reason, "message": message, **_policy(acted)}
-                return {"type": "phase", "phase": state.phase, "attempt": attempt, **why}
+                phase = {"type": "phase", "phase": state.phase, "attempt": attempt}
+                phase |= {"reason": state.reason, "message": message}
+                if acted is not None:
+                    phase |= {
+                        "pod": acted.pod,
+                        "policy": str(acted.policy),
+                        "event": acted.event,
+                        "action": acted.action,
+                    }
+                return phase
             case RunWaits(why):
                 return {"type": "phase", "phase": Phase.PENDING, "reason": why.code, "message": sentence(why)}
             case PodChanged(pod, images, follows, gpus):
@@ -104,15 +111,13 @@ class JsonView(Struct, frozen=True):
             case WarningIssued(message):
                 return {"type": "warning", "message": message}
             case RunEnded():
-                return {"type": "verdict", **_verdict(event), "message": self._explain(event)}
+                message = ""
+                if (verdict := event.verdict) is not None:
+                    verdict = msgspec.structs.replace(verdict, next=self.next_step(event) or verdict.next)
+                    message = "\n".join(verdict_lines(verdict))
+                return {"type": "verdict", **_verdict(event), "message": message}
             case _:
                 return {}
-
-    def _explain(self, outcome: RunEnded) -> str:
-        if outcome.verdict is None:
-            return ""
-        next_step = self.next_step(outcome) or outcome.verdict.next
-        return "\n".join(verdict_lines(msgspec.structs.replace(outcome.verdict, next=next_step)))
 
 
 def json_line(fields: Fields) -> str:
@@ -136,12 +141,6 @@ def _pod_end(pod: ObservedPod) -> Fields:
 def _end(end: ContainerEnd) -> Fields:
     ended = {"container": end.container, "code": end.exit_code, "signal": end.signal or None, "reason": end.reason}
     return {**ended, "line": end.last_line}
-
-
-def _policy(acted: JobEvent | None) -> Fields:
-    if acted is None:
-        return {}
-    return {"pod": acted.pod, "policy": str(acted.policy), "event": acted.event, "action": acted.action}
 
 
 def _verdict(outcome: RunEnded) -> Fields:

@@ -111,9 +111,11 @@ class Journal(Struct):
                 error = found
             if not self.make_room(len(line)):
                 raise error
-        if self._spent and _has_room(self._descriptor):
-            self._spent = False
-            self._keep_reserve()
+        if self._spent:
+            disk = os.fstatvfs(self._descriptor)
+            if disk.f_bavail * disk.f_frsize > 4 * _RESERVED:
+                self._spent = False
+                self._keep_reserve()
 
     def _keep_reserve(self) -> None:
         """Keep room for the last entries of a run on a full disk."""
@@ -143,11 +145,6 @@ class Journal(Struct):
             self.lost((error.strerror or str(error)).lower())
 
 
-def _has_room(descriptor: int) -> bool:
-    found = os.fstatvfs(descriptor)
-    return found.f_bavail * found.f_frsize > 4 * _RESERVED
-
-
 class JournalPart(NamedTuple):
     """What a journal has from an offset on; `offset` is the one after it."""
 
@@ -160,7 +157,7 @@ def read_journal(directory: Path, offset: int = 0) -> JournalPart:
     """Return the complete entries from an offset on. Raises StoreError."""
     try:
         # Without O_NONBLOCK, a pipe of that name would stop the reader; it cannot seek.
-        with open(directory / FILE, "rb", opener=_without_waiting) as file:
+        with open(directory / FILE, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
             # The next owner of the run may have removed an incomplete line.
             offset = min(offset, os.fstat(file.fileno()).st_size)
             file.seek(offset)
@@ -173,10 +170,6 @@ def read_journal(directory: Path, offset: int = 0) -> JournalPart:
     lines = content[:complete].splitlines()
     entries = list(_decode_lines(lines))
     return JournalPart(entries, offset + complete, len(lines) - len(entries))
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _decode_lines(lines: Iterable[bytes]) -> Iterator[Entry]:

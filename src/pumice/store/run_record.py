@@ -91,7 +91,9 @@ class RunRecord(_Stored, frozen=True):
             raise ValueError(f"uid: {self.uid!r}: must be the uid of a Job")
         spec = self.job.get("spec", {})
         tasks = spec.get("tasks") or [] if isinstance(spec, dict) else None
-        if not isinstance(tasks, list) or not all(map(_is_task, tasks)):
+        if not isinstance(tasks, list) or not all(
+            isinstance(each, dict) and isinstance(each.get("replicas", 1), int) for each in tasks
+        ):
             raise ValueError("job: must be a Job")
         if self.bound is not None and not 0 <= self.bound <= LONGEST_BOUND:
             raise ValueError(f"bound: {self.bound}: must be a number of seconds")
@@ -99,10 +101,6 @@ class RunRecord(_Stored, frozen=True):
     @property
     def ref(self) -> str:
         return run_ref(self.name, self.number, opened=self.mode == OPENED)
-
-
-def _is_task(found: object) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("replicas", 1), int)
 
 
 def seconds_active(

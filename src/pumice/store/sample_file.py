@@ -101,7 +101,10 @@ class SampleWriter(Struct):
         for pod, usage in found:
             if pod.uid not in numbers:
                 numbers[pod.uid] = self._next
-                records += _named(self._next, pod)
+                name, attempt = pod.name.encode(), min(pod.attempt, _UNKNOWN)
+                for begin in range(0, len(name), _PART):
+                    part = name[begin : begin + _PART]
+                    records.append(_POD.pack(_IS_POD, len(part), attempt, self._next, pod.started, part))
                 self._next += 1
             use = _UNKNOWN if usage.gpu is None else min(int(usage.gpu * _HUNDREDTHS), _UNKNOWN - 1)
             cpu = max(0, int(usage.cpu_seconds * _MICROSECONDS))
@@ -133,12 +136,6 @@ class SampleWriter(Struct):
             self._descriptor = -1
 
 
-def _named(number: int, pod: SampledPod) -> list[bytes]:
-    name = pod.name.encode()
-    parts = [name[begin : begin + _PART] for begin in range(0, len(name), _PART)]
-    return [_POD.pack(_IS_POD, len(part), min(pod.attempt, _UNKNOWN), number, pod.started, part) for part in parts]
-
-
 class SampleReader(Struct):
     """Reads the samples of a run in passes: each pass continues where the last one ended."""
 
@@ -151,7 +148,8 @@ class SampleReader(Struct):
 
     def read(self) -> Iterator[Sample]:
         """Yield the samples that are new since the last pass, in the order of time."""
-        for fields in self._records():
+        for begin, fields in _records(self.directory / FILE, self._offset):
+            self._offset = begin + _RECORD
             if fields[0] == _IS_ROUND:
                 if fields[4] < self._t:
                     # The machine was restarted, and with it the monotonic clock.
@@ -163,14 +161,11 @@ class SampleReader(Struct):
                 name += part[:length].decode(errors="replace")
                 self._pods[number] = SampledPod(str(number), name, tried, started)
             elif known := self._pods.get(fields[3]):
-                usage = _usage(fields)
-                yield known.sample(usage, self._t, self._time, self._before.get(fields[3]))
-                self._before[fields[3]] = (self._t, usage.cpu_seconds)
-
-    def _records(self) -> Iterator[tuple[Any, ...]]:
-        for begin, fields in _records(self.directory / FILE, self._offset):
-            self._offset = begin + _RECORD
-            yield fields
+                _, gpus, use, number, cpu, memory, gpu_memory = fields
+                gpu = None if use == _UNKNOWN else use / _HUNDREDTHS
+                usage = Usage(cpu / _MICROSECONDS, memory, gpus, gpu, gpu_memory)
+                yield known.sample(usage, self._t, self._time, self._before.get(number))
+                self._before[number] = (self._t, usage.cpu_seconds)
 
 
 def read_samples(
@@ -185,11 +180,6 @@ def read_samples(
         for each in SampleReader(directory).read()
         if pod in (None, each.pod) and attempt in (None, each.attempt) and each.t > since
     ]
-
-
-def _usage(fields: tuple[Any, ...]) -> Usage:
-    _, gpus, use, _, cpu, memory, gpu_memory = fields
-    return Usage(cpu / _MICROSECONDS, memory, gpus, None if use == _UNKNOWN else use / _HUNDREDTHS, gpu_memory)
 
 
 def _records(path: Path, offset: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:

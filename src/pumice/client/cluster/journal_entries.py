@@ -35,8 +35,7 @@ from pumice.reconcile.events import EXECUTE_ACTION
 from pumice.reconcile.ledger import most_attempts
 from pumice.runtime.offline_context import offline_context
 from pumice.store.events import PhaseChanged, PodChanged, Progress, RunEvent, RunPlanned, RunWaits, WarningIssued
-from pumice.store.history.entries import JournalEntry, Queued, Started
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import EventEncoder, JournalEntry, Queued, Started
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
 from pumice.store.run_record import DETACHED, PodCounts, RunRecord

@@ -33,7 +33,7 @@ from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
 from pumice.model.job import Job
 from pumice.store.events import Listener, RunEvent, RunPlanned, Tick
 from pumice.store.files.run_store import RunStore, StoredRun
-from pumice.store.history.event_codec import EventDecoder
+from pumice.store.history.entries import EventDecoder
 from pumice.store.run_end import TERMINATED, Stop
 from pumice.store.run_errors import RunLostError, WrongState
 from pumice.store.run_request import RunRequest

@@ -12,7 +12,7 @@ from pumice.client.local.connections import connected
 from pumice.client.local.run_logs import is_live
 from pumice.store.events import LogLine, LogOutput
 from pumice.store.files.run_store import StoredRun
-from pumice.store.history.event_codec import EventDecoder
+from pumice.store.history.entries import EventDecoder
 from pumice.store.journal import Entry, read_journal
 from pumice.store.run_end import RunEnded
 from pumice.store.run_errors import WrongState

@@ -17,19 +17,15 @@ def remove_tree(path: Path) -> None:
     """Remove a file or a tree, if it exists."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
-    else:
-        _empty(path)
-        path.rmdir()
-
-
-def _empty(top: Path) -> None:
-    """Move deep directories up level by level, so that neither stack depth nor path length is a limit."""
+        return
+    # Deep directories are moved up level by level, so that neither stack depth nor path length is a limit.
     names = (f".removing-{number}" for number in itertools.count())
-    while directories := list(_directories(top)):
+    while directories := list(_directories(path)):
         for directory in directories:
             for inner in _directories(directory):
-                inner.rename(next(path for name in names if not os.path.lexists(path := top / name)))
+                inner.rename(next(free for name in names if not os.path.lexists(free := path / name)))
             directory.rmdir()
+    path.rmdir()
 
 
 def _directories(directory: Path) -> Iterator[Path]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.model.text import plural
 from pumice.model.vocabulary import Phase
@@ -57,8 +58,9 @@ def prune(store: RunStore, retention: Retention, now: dt.datetime) -> list[str]:
 
 def expired_runs(store: RunStore, retention: Retention, now: dt.datetime, namespace: str = "") -> list[FinishedRun]:
     """Return the runs that `prune` would remove, of one namespace or of all. Raises OSError."""
-    limit = Retention(retention.keep_days, retention.keep_per_name, min(retention.max_size, _tenth(store.state)))
-    return expired(finished_runs(store, namespace), limit, now)
+    found = os.statvfs(store.state)
+    most = min(retention.max_size, found.f_blocks * found.f_frsize // _SHARE)
+    return expired(finished_runs(store, namespace), replace(retention, max_size=most), now)
 
 
 def remove_runs(store: RunStore, runs: Sequence[FinishedRun]) -> list[str]:
@@ -109,8 +111,3 @@ def size_of(directory: Path) -> int:
             with suppress(OSError):
                 total += os.lstat(f"{parent}/{name}").st_size  # without a Path for each of a thousand files
     return total
-
-
-def _tenth(directory: Path) -> int:
-    found = os.statvfs(directory)
-    return found.f_blocks * found.f_frsize // _SHARE

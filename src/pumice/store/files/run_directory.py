@@ -43,7 +43,13 @@ class RunDirectory(Struct):
             self._created[short_name] = max((int(path.name) for path in stored), default=0)
         self._created[short_name] += 1
         directory = self._newest_pod(short_name)
-        self._write(directory / "pod.json", manifest)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+            content = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+            replace_file(directory / "pod.json", content, sync=False)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            self.warn(f"logs are shown but no longer written to {directory}: {why}")
         return directory
 
     def open_log(self, pod_directory: Path, container: str, restart: int) -> LogFile:
@@ -64,11 +70,3 @@ class RunDirectory(Struct):
 
     def _newest_pod(self, short_name: str) -> Path:
         return self.directory / "pods" / short_name / str(self._created.get(short_name, 0))
-
-    def _write(self, path: Path, value: object) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-            replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n", sync=False)
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            self.warn(f"logs are shown but no longer written to {path.parent}: {why}")

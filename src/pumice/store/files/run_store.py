@@ -164,7 +164,16 @@ class RunStore(Struct, frozen=True):
 
     def reserve(self, namespace: str, name: str) -> Path:
         """Create the empty directory of the next run of a name. Raises OSError."""
-        return self._allocate(self._prepare(namespace, name))
+        directory = self._prepare(namespace, name)
+        taken = [int(each.name) for each in _entries(directory) if each.name.isdecimal()]
+        with suppress(OSError, ValueError):
+            taken.append(int((directory / _NEXT).read_text(encoding="ascii")) - 1)
+        first = max(taken, default=0) + 1
+        for number in range(first, first + _TRIES):
+            with suppress(FileExistsError):
+                (directory / str(number)).mkdir(mode=_PRIVATE)
+                return directory / str(number)
+        raise FileExistsError(errno.EEXIST, "no free number", str(directory))
 
     def _prepare(self, namespace: str, name: str) -> Path:
         """Create the directory of a name, and those above it. Raises OSError."""
@@ -248,20 +257,18 @@ class RunStore(Struct, frozen=True):
 
     def active_runs(self) -> list[StoredRun]:
         """Return the queued, suspended and running runs, the oldest first."""
-        found = []
-        for link in _entries(self.active):
-            run = self.load(Path(os.path.realpath(link.path))) if link.is_symlink() else None
-            if run is not None:
-                found.append(run)
+        targets = (Path(os.path.realpath(link.path)) for link in _entries(self.active) if link.is_symlink())
+        found = [run for target in targets if (run := self.load(target)) is not None]
         return sorted(found, key=lambda run: (run.record.created, run.record.uid))
 
     def all_runs(self, namespace: str = "", name: str = "", since: float = 0.0) -> Iterator[StoredRun]:
         """Yield the stored runs of a namespace, or of all; of one name, or of all; those that changed since a time."""
         for directory in self._paths(namespace, name):
-            if since and _changed(f"{directory}/{STATUS}") < since:
-                continue
-            run = self.load(Path(directory))
-            if run is not None:
+            with suppress(OSError):  # a run without a status has just begun
+                # A Path for each of thousands takes longer than the call.
+                if since and os.stat(f"{directory}/{STATUS}").st_mtime < since:  # noqa: PTH116
+                    continue
+            if (run := self.load(Path(directory))) is not None:
                 yield run
 
     def directories(self, namespace: str = "", name: str = "") -> Iterator[Path]:
@@ -330,17 +337,6 @@ class RunStore(Struct, frozen=True):
                 return directory
         return None
 
-    def _allocate(self, directory: Path) -> Path:
-        taken = [int(each.name) for each in _entries(directory) if each.name.isdecimal()]
-        with suppress(OSError, ValueError):
-            taken.append(int((directory / _NEXT).read_text(encoding="ascii")) - 1)
-        first = max(taken, default=0) + 1
-        for number in range(first, first + _TRIES):
-            with suppress(FileExistsError):
-                (directory / str(number)).mkdir(mode=_PRIVATE)
-                return directory / str(number)
-        raise FileExistsError(errno.EEXIST, "no free number", str(directory))
-
 
 def read_status(directory: Path | str) -> RunStatus:
     """Return the newest status. Raises OSError, ValueError (also as msgspec.DecodeError)."""
@@ -365,14 +361,6 @@ def _other_format(directory: Path, content: bytes) -> RunRecord | None:
                 version=str(found.get("version") or ""),
             )
     return None
-
-
-def _changed(path: str) -> float:
-    """Return when a file changed; a run without a status has just begun."""
-    try:
-        return os.stat(path).st_mtime  # noqa: PTH116 - a Path for each of thousands takes longer than the call
-    except OSError:
-        return float("inf")
 
 
 def _content(path: str) -> bytes:

@@ -70,17 +70,13 @@ class Facts(Protocol):
 
 def derive_status(facts: Facts, entry: Entry, event: JournalEntry | None) -> RunStatus:
     """Return the status after an entry."""
-    status = facts.status
+    changes = _end(facts, event, entry.time) if isinstance(event, RunEnded) else _changes(facts, entry, event)
     match event:
-        case RunEnded():
-            status = _end(status, event, entry.time)
-            return replace(status, pods=_count(facts, event.job))
-        case PhaseChanged(job) | RunPlanned(job):
-            return replace(status, **_changes(facts, entry, event), pods=_count(facts, job))
+        case RunEnded(job) | PhaseChanged(job) | RunPlanned(job):
+            changes["pods"] = _count(facts, job.total_replicas)
         case PodChanged():
-            return replace(status, **_changes(facts, entry, event), pods=_count(facts, None))
-        case _:
-            return replace(status, **_changes(facts, entry, event))
+            changes["pods"] = _count(facts, facts.status.pods.total)
+    return replace(facts.status, **changes)
 
 
 def _changes(facts: Facts, entry: Entry, event: JournalEntry | None) -> dict[str, Any]:  # noqa: C901, PLR0912 - one case per event
@@ -189,37 +185,32 @@ def counted_phase(pod: ObservedPod) -> PodPhase:
     return pod.phase if pod.phase is not PodPhase.SUCCEEDED or pod.has_succeeded else PodPhase.UNKNOWN
 
 
-def _count(facts: Facts, job: Job | None) -> PodCounts:
+def _count(facts: Facts, total: int) -> PodCounts:
     phases = facts.pod_phases
     return PodCounts(
         running=phases[PodPhase.RUNNING],
-        total=facts.status.pods.total if job is None else job.total_replicas,
+        total=total,
         succeeded=phases[PodPhase.SUCCEEDED],
         failed=phases[PodPhase.FAILED],
         pending=phases[PodPhase.PENDING],
     )
 
 
-def _end(status: RunStatus, outcome: RunEnded, now: dt.datetime) -> RunStatus:
-    """Return the status of a run with this outcome. A suspended run has not finished."""
-    stop = outcome.stop
+def _end(facts: Facts, outcome: RunEnded, now: dt.datetime) -> dict[str, Any]:
+    """Return the changes by this outcome. A suspended run has not finished."""
+    stop, state = outcome.stop, outcome.job.status.state
     suspended = stop is not None and stop.reason == SUSPENDED
-    return replace(
-        status,
-        phase=_final_phase(outcome),
-        reason=outcome.reason or outcome.job.status.state.reason,
+    return {
+        # Killed pods leave the job in the phase that it had.
+        "phase": outcome.phase if outcome.phase in AT_REST or stop is None else Phase.TERMINATED,
+        "reason": outcome.reason or state.reason,
         # Of a run that was stopped, the Job names a Command of the engine.
-        message=outcome.job.status.state.message if stop is None else "" if suspended else stop.text,
-        finished=None if suspended else now,
-        started=None if suspended else status.started,
-        exit_code=outcome.exit_code,
-        verdict=outcome.verdict,
-        note="" if outcome.verdict is None else one_line(heading_text(outcome.verdict)),
-        stopped=stop is not None and is_asked(stop.reason),
+        "message": state.message if stop is None else "" if suspended else stop.text,
+        "finished": None if suspended else now,
+        "started": None if suspended else facts.status.started,
+        "exit_code": outcome.exit_code,
+        "verdict": outcome.verdict,
+        "note": "" if outcome.verdict is None else one_line(heading_text(outcome.verdict)),
+        "stopped": stop is not None and is_asked(stop.reason),
         **_NOT_LIVE,
-    )
-
-
-def _final_phase(outcome: RunEnded) -> str:
-    """Return the phase that the run ended in. Killed pods leave the job in the phase that it had."""
-    return outcome.phase if outcome.phase in AT_REST or outcome.stop is None else Phase.TERMINATED
+    }

@@ -35,6 +35,7 @@ from pumice.store.events import (
 )
 from pumice.store.history.derive_status import counted_phase, derive_status
 from pumice.store.history.entries import (
+    EventDecoder,
     Held,
     JournalEntry,
     Lost,
@@ -46,7 +47,6 @@ from pumice.store.history.entries import (
     Started,
     decode_entry,
 )
-from pumice.store.history.event_codec import EventDecoder
 from pumice.store.history.event_log import EventLog
 from pumice.store.history.pod_life import Piece, PodLife
 from pumice.store.job_source import JobSource
@@ -246,7 +246,10 @@ class RunHistory(Struct):
                 self._leave_resources(time)
                 self._waits, self.stop = None, None  # it waits for its user, or has ended
             case RunPlanned():
-                self._plan(event, time)
+                # Of an earlier process of the run, only pods that succeeded count.
+                self._set_pods({name: pod for name, pod in self.pods.items() if pod.phase is PodPhase.SUCCEEDED})
+                self.plan, self._planned_at, self.outcome, self.ended = event, time, None, None
+                self.attempts = self.attempts or [AttemptTimes(1, time)]
             case RequestAccepted(stop, replicas):
                 self.stop = stop or self.stop
                 self.replicas |= replicas
@@ -258,15 +261,13 @@ class RunHistory(Struct):
             case ContainerRestarted():
                 self._life(event.pod, entry).restart(event, time)
             case RunEnded():
-                self._end(event, time)
+                self.outcome, self.ended, self.stop = event, time, None
+                self._leave_resources(time)
+                if self.attempts and self.attempts[-1].end is None:
+                    self.attempts[-1].end = time
+                if self.phases and self.phases[-1].end is None:
+                    self.phases[-1] = replace(self.phases[-1], end=time)
         self.events.add(entry, event, self.attempt)
-
-    def _plan(self, event: RunPlanned, time: dt.datetime) -> None:
-        # Of an earlier process of the run, only pods that succeeded count.
-        self._set_pods({name: pod for name, pod in self.pods.items() if pod.phase is PodPhase.SUCCEEDED})
-        self.plan, self._planned_at, self.outcome, self.ended = event, time, None, None
-        if not self.attempts:
-            self.attempts.append(AttemptTimes(1, time))
 
     def _change_phase(self, entry: Entry, event: PhaseChanged) -> None:
         state, time = event.status.state, entry.time
@@ -314,14 +315,6 @@ class RunHistory(Struct):
         life = self.lives.setdefault(pod.uid, PodLife(pod, entry.time))
         life.seq = entry.seq
         return life
-
-    def _end(self, event: RunEnded, time: dt.datetime) -> None:
-        self.outcome, self.ended, self.stop = event, time, None
-        self._leave_resources(time)
-        if self.attempts and self.attempts[-1].end is None:
-            self.attempts[-1].end = time
-        if self.phases and self.phases[-1].end is None:
-            self.phases[-1] = replace(self.phases[-1], end=time)
 
     def _take_resources(self, time: dt.datetime) -> None:
         if not self.active or self.active[-1].end is not None:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.model.snapshot import ContainerEnd, ObservedPod
+from pumice.model.snapshot import ObservedPod
 
 MOST_ATTEMPTS: Final = 10
 MOST_LINES: Final = 100
@@ -44,24 +44,26 @@ class _About(Struct, frozen=True):
 
 def tail_data(tail: LogTail) -> dict[str, str]:
     """Return the entries of the Secret for one attempt."""
-    pod = replace(tail.pod, message=tail.pod.message[:_MOST_TEXT], ends=tuple(map(_short_end, tail.pod.ends)))
+    ends = tuple(replace(end, last_line=end.last_line[:_MOST_TEXT]) for end in tail.pod.ends)
+    pod = replace(tail.pod, message=tail.pod.message[:_MOST_TEXT], ends=ends)
     about = msgspec.json.encode(_About(pod, tail.container, tail.problem[:_MOST_TEXT]))
-    entries = {_json_key(tail.attempt): about, _log_key(tail.attempt): tail.text}
-    return {key: base64.b64encode(content).decode() for key, content in entries.items()}
+    entries = zip(_keys(tail.attempt), (about, tail.text), strict=True)
+    return {key: base64.b64encode(content).decode() for key, content in entries}
 
 
 def old_keys(data: Mapping[str, object], attempt: int) -> list[str]:
     """Return the entries to remove, so that no more than MOST_ATTEMPTS are left with this attempt: the oldest."""
     numbers = {int(match[1]) for match in map(_KEY.fullmatch, data) if match is not None} | {attempt}
     old = sorted(numbers)[:-MOST_ATTEMPTS]
-    return [key for number in old for key in (_json_key(number), _log_key(number)) if key in data]
+    return [key for number in old for key in _keys(number) if key in data]
 
 
 def read_tail(data: Mapping[str, str], attempt: int) -> LogTail | None:
     """Return what is kept of an attempt; None if there is nothing that can be read: anybody may have written it."""
+    about_key, log_key = _keys(attempt)
     try:
-        about = msgspec.json.decode(base64.b64decode(data[_json_key(attempt)]), type=_About)
-        text = base64.b64decode(data.get(_log_key(attempt), ""))
+        about = msgspec.json.decode(base64.b64decode(data[about_key]), type=_About)
+        text = base64.b64decode(data.get(log_key, ""))
     except (KeyError, ValueError, msgspec.DecodeError, binascii.Error):
         return None
     return LogTail(attempt, about.pod, about.container, about.problem, text)
@@ -94,13 +96,5 @@ def end_of(log: bytes) -> bytes:
     return b"".join(reversed(kept))
 
 
-def _short_end(end: ContainerEnd) -> ContainerEnd:
-    return replace(end, last_line=end.last_line[:_MOST_TEXT])
-
-
-def _json_key(attempt: int) -> str:
-    return f"attempt-{attempt}.json"
-
-
-def _log_key(attempt: int) -> str:
-    return f"attempt-{attempt}.log"
+def _keys(attempt: int) -> tuple[str, str]:
+    return f"attempt-{attempt}.json", f"attempt-{attempt}.log"

@@ -12,7 +12,7 @@ from pumice.client.history_values import attempts
 from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, read_ledger, write_ledger
 from pumice.store.events import PhaseChanged, PodChanged, RequestAccepted, RunEvent, StatusWritten
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import EventEncoder
 from pumice.store.history.event_log import RUN_MARK
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry

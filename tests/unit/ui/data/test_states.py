@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pumice.model.snapshot import ContainerEnd, PodPhase
 from pumice.store.events import ContainerRestarted, PodChanged, RunEvent, RunPlanned
-from pumice.store.history.entries import JournalEntry, Queued, Resumed, Started
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import EventEncoder, JournalEntry, Queued, Resumed, Started
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
 from pumice.store.run_record import RunRecord

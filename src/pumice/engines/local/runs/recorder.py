@@ -23,8 +23,7 @@ from pumice.store.events import (
 from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.retention import size_of
 from pumice.store.files.run_store import STATUS, StoredRun
-from pumice.store.history.entries import Detached, JournalEntry, Queued, Started, encode
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import Detached, EventEncoder, JournalEntry, Queued, Started, encode
 from pumice.store.history.stored_history import StoredHistory, read_history
 from pumice.store.journal import Journal, SequenceNumbers
 from pumice.store.run_end import RunEnded

@@ -29,7 +29,7 @@ from pumice.engines.local.supervisor.request_codec import OUTPUT, encode_output
 from pumice.model.problem import Position
 from pumice.model.pumice_error import PumiceError
 from pumice.store.events import LogOutput, RunEvent, RunPlanned
-from pumice.store.history.event_codec import EventEncoder
+from pumice.store.history.entries import EventEncoder
 from pumice.store.run_end import TERMINATED, RunEnded, Stop
 from pumice.store.run_errors import InvalidOption, RunError, WaitTimeout, WrongState
 
