@@ -11,7 +11,6 @@ from tests.meta.tree import ROOT, SOURCE, source_modules, syntax_tree
 READERS = {
     "cli/runs/history.py": "prints each entry",
     "client/local/watching.py": "yields each entry, and decodes the messages of a live run",
-    "store/history/entries.py": "decodes entries for the fold",
     "store/history/run_history.py": "the fold",
     "store/history/stored_history.py": "reads entries for the fold",
     "client/local/lease.py": "decodes the messages of a live run",
