@@ -71,7 +71,10 @@ def failure_reason(job: Job, pods: Iterable[ObservedPod]) -> Reason | None:
     if len(failures) == len(failed) and (leaver := left_early(job, failures, succeeded, {})) is not None:
         cause = f"{leaver.short_name} ended first, with exit code 0; then {first.short_name} failed: {_how(first)}"
     more = f"; {others} other{'s' if others > 1 else ''} followed" if others else ""
-    return Reason(_reason(first), cause, more)
+    # The reason of the pod, which its kubelet gives where it ended the pod itself; else that of its container.
+    end = first.first_failure
+    of_container = OOM_KILLED if end is not None and end.reason == OOM_KILLED else POD_FAILED
+    return Reason(one_word(first.reason, of_container), cause, more)
 
 
 def how_it_ended(end: ContainerEnd) -> str:
@@ -113,13 +116,6 @@ def one_word(reason: str, otherwise: str) -> str:
     """A reason for programs, in one CamelCase word. A client that may write the status of a pod may write anything."""
     is_word = reason[:1].isupper() and reason.isalnum() and len(reason) <= LONGEST_REASON
     return reason if is_word else otherwise
-
-
-def _reason(pod: ObservedPod) -> str:
-    """The reason of the pod, which its kubelet gives where it ended the pod itself; else that of its container."""
-    end = pod.first_failure
-    of_container = OOM_KILLED if end is not None and end.reason == OOM_KILLED else POD_FAILED
-    return one_word(pod.reason, of_container)
 
 
 def _how(pod: ObservedPod) -> str:

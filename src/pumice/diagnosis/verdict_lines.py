@@ -61,7 +61,11 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str]]:
         ending.append(("next", verdict.next))
     most = _MOST_LINES - 1 - len(ending)
     rows = _failed_before(verdict) if verdict.stopped else _failures(verdict)
-    rows += _doing(verdict, most - len(rows))
+    # What the pods of a run that hung were doing, a row for each that differs.
+    doing, left = list(verdict.doing), most - len(rows)
+    if len(doing) > left:
+        doing = [*doing[: left - 1], f"{doing[left - 1]}; and {len(doing) - left} more"] if left > 0 else []
+    rows += [("was doing" if verdict.stopped else "waited for", text) for text in doing]
     explains_more = verdict.message and verdict.first is not None and not verdict.stopped
     if explains_more and len(rows) < most:
         rows.append(("why", verdict.message))
@@ -100,14 +104,6 @@ def _failed_before(verdict: Verdict) -> list[tuple[str, str]]:
         one = verdict.earlier
         rows.append(("before", f"attempt {one.attempt}: {one.pod} failed, {_how(one)}{_said(one)}"))
     return rows
-
-
-def _doing(verdict: Verdict, left: int) -> list[tuple[str, str]]:
-    """What the pods of a run that hung were doing, a row for each that differs."""
-    shown = list(verdict.doing)
-    if len(shown) > left:
-        shown = [*shown[: left - 1], f"{shown[left - 1]}; and {len(shown) - left} more"] if left > 0 else []
-    return [("was doing" if verdict.stopped else "waited for", text) for text in shown]
 
 
 def _how(failed: FailedPod) -> str:

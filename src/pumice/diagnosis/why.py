@@ -8,7 +8,7 @@ The sentence: `cpu: 8 wanted, 3 free; ddp:3 holds 12; first in queue`.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -160,7 +160,11 @@ def sentence(why: Why) -> str:
     """Return the reason in words, on one line."""
     if why.message:
         return why.message
-    parts = [part for shortage in why.short for part in _shortage(shortage)]
+    parts = []
+    for each in why.short:
+        wanted, free = (amount_text(each.resource, text) for text in (each.wanted, each.free))
+        parts.append(f"{each.resource}: {wanted} wanted, {free} free")
+        parts += [_holders(each.resource, each.held_by)] if each.held_by else []
     if why.behind is not None:
         draining = why.code is WhyCode.DRAINING
         parts.append(f"fits, but {'the machine drains for' if draining else 'waits behind'} {why.behind}")
@@ -168,14 +172,6 @@ def sentence(why: Why) -> str:
         ordinal = _ORDINALS[why.position - 1] if why.position <= len(_ORDINALS) else f"number {why.position}"
         parts.append(f"{ordinal} in queue")
     return "; ".join(parts or [why.code.value])
-
-
-def _shortage(shortage: Shortage) -> Iterator[str]:
-    wanted, free = (amount_text(shortage.resource, text) for text in (shortage.wanted, shortage.free))
-    yield f"{shortage.resource}: {wanted} wanted, {free} free"
-    holders = _holders(shortage.resource, shortage.held_by)
-    if holders:
-        yield holders
 
 
 def _holders(resource: str, holders: Sequence[Holder]) -> str:
@@ -198,21 +194,17 @@ def why_lines(why: Why, now: dt.datetime | None = None) -> list[str]:
     is_word = why.code in _NO_WAIT or why.outcome is Outcome.RUNNING
     word = why.outcome or why.code if is_word else "waits"
     text = sentence(why) if has_verdict else f"{why.run} {word}: {sentence(why)}"
+    evidence = []
     # A verdict has its own evidence, and ends with what to type next.
-    evidence = [f"  {_evidence(line, now)}" for line in why.evidence if not has_verdict]
+    for line in () if has_verdict else why.evidence:
+        # `Pod train-worker-0 status.conditions[PodScheduled], for 3m05s: 0/3 nodes are available: ...`
+        since = None if now is None or line.since is None else max(0.0, (now - line.since).total_seconds())
+        age = "" if since is None else f", for {elapsed_text(since)}"
+        about = " ".join(filter(None, (line.kind, line.name, line.field)))
+        evidence.append(f"  {about}{age}: {line.text}")
     hints = why.hints if why.verdict is None else tuple(hint for hint in why.hints if hint.command is None)
     return [text, *evidence, *(f"  {hint_text(hint)}" for hint in hints)]
 
 
 def hint_text(hint: Hint) -> str:
     return f"{hint.text}: {hint.command}" if hint.command else hint.text
-
-
-def _evidence(line: EvidenceLine, now: dt.datetime | None) -> str:
-    """`Pod train-worker-0 status.conditions[PodScheduled], for 3m05s: 0/3 nodes are available: ...`."""
-    age = (
-        ""
-        if line.since is None or now is None
-        else f", for {elapsed_text(max(0.0, (now - line.since).total_seconds()))}"
-    )
-    return f"{' '.join(filter(None, (line.kind, line.name, line.field)))}{age}: {line.text}"

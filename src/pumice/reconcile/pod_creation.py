@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.diagnosis.cluster.gang_text import gang_sentence
+from pumice.diagnosis.cluster.scheduler_text import gang_sentence
 from pumice.diagnosis.pod_waits import CLAIM_MISSING, UNSCHEDULABLE, missing_claims_sentence
 from pumice.model.job import TaskSpec
 from pumice.model.objects import claim_names, missing_claims_of_others

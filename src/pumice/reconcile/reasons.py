@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from pumice.diagnosis.cluster.admission_errors import refusal_sentence
-from pumice.diagnosis.cluster.gang_text import gang_sentence
+from pumice.diagnosis.cluster.scheduler_text import gang_sentence
 from pumice.diagnosis.pod_ends import MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Reason, failure_reason, in_words
 from pumice.diagnosis.pod_waits import UNSCHEDULABLE
 from pumice.model.job import Job

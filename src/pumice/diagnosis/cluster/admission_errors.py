@@ -9,9 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import msgspec
-
-from pumice.diagnosis.cluster.cause import amount, shortage, shortage_text
+from pumice.diagnosis.cluster.cause import Cause, amount, shortage, shortage_text
 from pumice.diagnosis.cluster.objects import quantities
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
@@ -38,21 +36,17 @@ _ACCOUNT: Final = re.compile(r'error looking up service account ([^/\s]+)/[^:\s]
 _PRIORITY: Final = re.compile(r"no PriorityClass with name (\S+) was found")
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    code: WhyCode = WhyCode.ADMISSION
-    message: str
-    evidence: tuple[EvidenceLine, ...] = ()  # the object that refuses, or that is missing
-    hints: tuple[Hint, ...] = ()
-    short: tuple[Shortage, ...] = ()
-
-
-def read_refusal(text: str, namespace: str) -> Refusal | None:
+def read_refusal(text: str, namespace: str) -> Cause | None:
     """Return what the text of an error means; None if no pattern knows it."""
-    line = _first_error(" ".join(text[:_LONGEST].split()))
+    line = " ".join(text[:_LONGEST].split())
+    if (errors := _ERRORS.fullmatch(line)) is not None:
+        # The list that Volcano's controller writes for the pods that it cannot create. All errors are about the pods of
+        # one Job, so they begin alike, and nothing else separates them: the first one counts.
+        another = errors[1].find(f" {errors[1][:_BEGINNING]}", 1)
+        line = errors[1] if another < 0 else errors[1][:another]
     for pattern, read in _READERS:
         match = pattern.search(line)
-        refusal = None if match is None else read(match, namespace)
-        if refusal is not None:
+        if match is not None and (refusal := read(match, namespace)) is not None:
             return refusal
     return None
 
@@ -63,19 +57,11 @@ def refusal_sentence(text: str, namespace: str) -> str:
     return text if refusal is None else refusal.message
 
 
-def _first_error(text: str) -> str:
-    """Return the first error of the list that Volcano's controller writes for the pods that it cannot create."""
-    match = _ERRORS.fullmatch(text)
-    if match is None:
-        return text
-    errors = match[1]
-    # All are about the pods of one Job, so they begin alike, and nothing else separates them.
-    another = errors.find(f" {errors[:_BEGINNING]}", 1)
-    return errors if another < 0 else errors[:another]
-
-
-def _quota(match: re.Match[str], namespace: str) -> Refusal | None:
-    name, requested, used, limited = match[1] or "", *(_resource_list(match[number]) for number in (2, 3, 4))
+def _quota(match: re.Match[str], namespace: str) -> Cause | None:
+    name, requested, used, limited = (
+        match[1] or "",
+        *(quantities(dict(part.split("=", 1) for part in match[number].split(","))) for number in (2, 3, 4)),
+    )
     short = tuple(
         shortage(resource, wanted, limited[resource] - used.get(resource, Quantity()), limited[resource])
         for resource, wanted in requested.items()
@@ -84,11 +70,12 @@ def _quota(match: re.Match[str], namespace: str) -> Refusal | None:
     if not short:
         return None
     quota = f"ResourceQuota {name}" if name else f"a ResourceQuota of namespace {namespace}"
-    seen = EvidenceLine(kind="ResourceQuota", name=name, field="spec.hard", text="; ".join(map(shortage_text, short)))
-    return Refusal(
+    texts = "; ".join(map(shortage_text, short))
+    line = EvidenceLine(kind="ResourceQuota", name=name, field="spec.hard", text=texts)
+    return Cause(
         code=WhyCode.QUOTA,
-        message=f"{quota} has no room: {'; '.join(map(shortage_text, short))}",
-        evidence=(seen,),
+        message=f"{quota} has no room: {texts}",
+        evidence=(line,),
         hints=tuple(_smaller(short)),
         short=short,
     )
@@ -106,83 +93,70 @@ def _smaller(short: tuple[Shortage, ...]) -> Iterator[Hint]:
             yield Hint(f"it fits when other pods of the namespace free {each.resource}")
 
 
-def _quota_needs(match: re.Match[str], _namespace: str) -> Refusal:
-    quota, needs = match[1], match[2]
-    return Refusal(
-        code=WhyCode.QUOTA,
-        message=f"ResourceQuota {quota} wants requests or limits that the pods do not have: {in_words('', needs)}",
-        evidence=(EvidenceLine(kind="ResourceQuota", name=quota, field="spec.hard", text=in_words("", needs)),),
-        hints=(Hint("set them in the resources of every container"),),
-    )
+def _quota_needs(match: re.Match[str], _namespace: str) -> Cause:
+    quota, needs = match[1], in_words("", match[2])
+    message = f"ResourceQuota {quota} wants requests or limits that the pods do not have: {needs}"
+    line = EvidenceLine(kind="ResourceQuota", name=quota, field="spec.hard", text=needs)
+    return _refused(message, line, Hint("set them in the resources of every container"), WhyCode.QUOTA)
 
 
-def _limit_range(match: re.Match[str], namespace: str) -> Refusal:
+def _limit_range(match: re.Match[str], namespace: str) -> Cause:
     bound, resource, scope, amount_, field, value, unset = match.groups()
     fact = f"but {field} is {value.rstrip('.')}" if field else f"no {unset} is set"
     rule = f"{bound} {resource} per {scope} is {amount_}, {fact}"
     most = "at most" if bound == "maximum" else "at least"
-    return Refusal(
-        message=f"a LimitRange of namespace {namespace} refuses the pods: {rule}",
-        evidence=(EvidenceLine(kind="LimitRange", name="", field="spec.limits", text=rule),),
-        hints=(Hint(f"set the {field or unset} of {resource} to {most} {amount_}"),),
-    )
+    line = EvidenceLine(kind="LimitRange", name="", field="spec.limits", text=rule)
+    hint = Hint(f"set the {field or unset} of {resource} to {most} {amount_}")
+    return _refused(f"a LimitRange of namespace {namespace} refuses the pods: {rule}", line, hint)
 
 
-def _ratio(match: re.Match[str], namespace: str) -> Refusal:
-    return Refusal(
-        message=f"a LimitRange of namespace {namespace} refuses the pods: {match[0]}",
-        evidence=(EvidenceLine(kind="LimitRange", name="", field="spec.limits", text=match[0]),),
-        hints=(Hint("bring the limit nearer to the request"),),
-    )
+def _ratio(match: re.Match[str], namespace: str) -> Cause:
+    line = EvidenceLine(kind="LimitRange", name="", field="spec.limits", text=match[0])
+    hint = Hint("bring the limit nearer to the request")
+    return _refused(f"a LimitRange of namespace {namespace} refuses the pods: {match[0]}", line, hint)
 
 
-def _pod_security(match: re.Match[str], namespace: str) -> Refusal:
+def _pod_security(match: re.Match[str], namespace: str) -> Cause:
     level, violations = match[1], in_words("", match[2])
     label = "metadata.labels[pod-security.kubernetes.io/enforce]"
-    return Refusal(
-        message=f"PodSecurity {level} of namespace {namespace} refuses the pods: {violations}",
-        evidence=(EvidenceLine(kind="Namespace", name=namespace, field=label, text=level.partition(":")[0]),),
-        hints=(Hint("set these fields in the pod templates, or use a namespace of a lower level"),),
-    )
+    line = EvidenceLine(kind="Namespace", name=namespace, field=label, text=level.partition(":")[0])
+    hint = Hint("set these fields in the pod templates, or use a namespace of a lower level")
+    return _refused(f"PodSecurity {level} of namespace {namespace} refuses the pods: {violations}", line, hint)
 
 
-def _denied(match: re.Match[str], _namespace: str) -> Refusal:
+def _denied(match: re.Match[str], _namespace: str) -> Cause:
     name, why = match[1], in_words("", match[2] or "without explanation")
-    return Refusal(
-        message=f"admission webhook {name} refuses the pods: {why}",
-        evidence=(EvidenceLine(kind="AdmissionWebhook", name=name, field="", text=why),),
-        hints=(Hint("change what it names, or ask the owner of the webhook"),),
-    )
+    line = EvidenceLine(kind="AdmissionWebhook", name=name, field="", text=why)
+    hint = Hint("change what it names, or ask the owner of the webhook")
+    return _refused(f"admission webhook {name} refuses the pods: {why}", line, hint)
 
 
-def _webhook_failed(match: re.Match[str], _namespace: str) -> Refusal:
+def _webhook_failed(match: re.Match[str], _namespace: str) -> Cause:
     name, why = match[1], in_words("", match[2])
-    return Refusal(
-        message=f"admission webhook {name} does not answer, so no pod can be created: {why}",
-        evidence=(EvidenceLine(kind="AdmissionWebhook", name=name, field="", text=why),),
-        hints=(Hint("ask its owner to repair it"),),
-    )
+    line = EvidenceLine(kind="AdmissionWebhook", name=name, field="", text=why)
+    message = f"admission webhook {name} does not answer, so no pod can be created: {why}"
+    return _refused(message, line, Hint("ask its owner to repair it"))
 
 
-def _account(match: re.Match[str], _namespace: str) -> Refusal:
+def _account(match: re.Match[str], _namespace: str) -> Cause:
     namespace, name = match[1], match[2]
-    return Refusal(
-        message=f"ServiceAccount {name} does not exist",
-        evidence=(EvidenceLine(kind="ServiceAccount", name=name, field="", text=f"not found in {namespace}"),),
-        hints=(Hint("to create it", f"kubectl create serviceaccount {name} -n {namespace}"),),
-    )
+    line = EvidenceLine(kind="ServiceAccount", name=name, field="", text=f"not found in {namespace}")
+    hint = Hint("to create it", f"kubectl create serviceaccount {name} -n {namespace}")
+    return _refused(f"ServiceAccount {name} does not exist", line, hint)
 
 
-def _priority(match: re.Match[str], _namespace: str) -> Refusal:
-    name = match[1]
-    return Refusal(
-        message=f"PriorityClass {name} does not exist",
-        evidence=(EvidenceLine(kind="PriorityClass", name=name, field="", text="not found"),),
-        hints=(Hint("to see which exist", "kubectl get priorityclasses"),),
-    )
+def _priority(match: re.Match[str], _namespace: str) -> Cause:
+    line = EvidenceLine(kind="PriorityClass", name=match[1], field="", text="not found")
+    hint = Hint("to see which exist", "kubectl get priorityclasses")
+    return _refused(f"PriorityClass {match[1]} does not exist", line, hint)
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Refusal | None]], ...]] = (
+def _refused(message: str, line: EvidenceLine, hint: Hint, code: WhyCode = WhyCode.ADMISSION) -> Cause:
+    """`line` is about the object that refuses, or that is missing."""
+    return Cause(code=code, message=message, evidence=(line,), hints=(hint,))
+
+
+_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Cause | None]], ...]] = (
     (_QUOTA, _quota),
     (_QUOTA_NEEDS, _quota_needs),
     (_LIMIT_RANGE, _limit_range),
@@ -193,7 +167,3 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Refu
     (_ACCOUNT, _account),
     (_PRIORITY, _priority),
 )
-
-
-def _resource_list(text: str) -> dict[str, Quantity]:
-    return quantities(dict(part.split("=", 1) for part in text.split(",")))

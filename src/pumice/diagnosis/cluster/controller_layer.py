@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from pumice.diagnosis.cluster.admission_errors import Refusal, read_refusal
+from msgspec.structs import replace
+
+from pumice.diagnosis.cluster.admission_errors import read_refusal
 from pumice.diagnosis.cluster.cause import Cause, event_line
 from pumice.diagnosis.cluster.gang_layer import missing_queue
 from pumice.diagnosis.cluster.objects import Lease
@@ -21,7 +23,6 @@ from pumice.model.units import EPOCH, after, elapsed_text, read_time
 from pumice.model.vocabulary import KIND, Phase
 
 FAILED_CREATE: Final = "FailedCreate"
-# The reason of a Job whose controller misses a claim.
 # A controller that has not looked at a new Job after this long does not serve it.
 _UNATTENDED: Final = 10  # seconds
 _DEFAULT_QUEUE: Final = "default"
@@ -104,11 +105,9 @@ def refusal(reading: ClusterReading) -> Cause | None:
     if state.phase not in _MAKING or not reading.lacks_pods:
         return None
     owners = [(job.name, job.uid), *((pod.name, pod.observed.uid) for pod in reading.attempt)]
-    events = [
-        event
-        for kind in (KIND, "PodGroup", "Pod")
-        for event in reading.events_of(kind, [*owners, *_groups(reading)], FAILED_CREATE)
-    ]
+    owners += [(group.metadata.name, group.metadata.uid) for group in known(reading.pod_groups)]
+    kinds = (KIND, "PodGroup", "Pod")
+    events = [event for kind in kinds for event in reading.events_of(kind, owners, FAILED_CREATE)]
     # An event about an earlier attempt, or about a pod that exists by now, says nothing.
     begin = read_time(state.last_transition_time) or reading.created
     begin = max((begin, *(pod.observed.created_at for pod in reading.attempt)))
@@ -123,19 +122,9 @@ def refusal(reading: ClusterReading) -> Cause | None:
             text, line, meaning = newest.message, event_line(newest), said
     elif meaning is None and not is_said:
         return None
-    meaning = meaning or Refusal(message=f"its pods cannot be created: {in_words('', text)}")
-    return Cause(
-        code=meaning.code,
-        message=meaning.message,
-        since=line.since,
-        evidence=(*meaning.evidence, line),
-        hints=meaning.hints,
-        short=meaning.short,
-    )
-
-
-def _groups(reading: ClusterReading) -> list[tuple[str, str]]:
-    return [(group.metadata.name, group.metadata.uid) for group in known(reading.pod_groups)]
+    if meaning is None:
+        meaning = Cause(code=WhyCode.ADMISSION, message=f"its pods cannot be created: {in_words('', text)}")
+    return replace(meaning, since=line.since, evidence=(*meaning.evidence, line))
 
 
 def restart(reading: ClusterReading) -> Cause | None:

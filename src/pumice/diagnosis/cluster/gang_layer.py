@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
 from pumice.diagnosis.cluster.admission_errors import read_refusal
 from pumice.diagnosis.cluster.cause import Cause, event_line, shortage, shortage_text
-from pumice.diagnosis.cluster.gang_text import gang_sentence, read_gang_text
-from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Condition, PodGroup, Queue, quantities
-from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.cluster.objects import NATIVE_SCHEDULED, OPEN, ROOT_QUEUE, Condition, PodGroup, Queue, quantities
+from pumice.diagnosis.cluster.reading import ClusterReading, Unread, known
 from pumice.diagnosis.cluster.scheduler_layer import room_cause
-from pumice.diagnosis.cluster.scheduler_text import read_scheduler_text
+from pumice.diagnosis.cluster.scheduler_text import gang_sentence, read_gang_text, read_scheduler_text
 from pumice.diagnosis.cluster.volume_layer import volume_cause
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.pod_waits import UNSCHEDULABLE
@@ -28,7 +27,6 @@ _GROUP: Final = "PodGroup"
 _QUEUE: Final = "Queue"
 _FIFO: Final = "fifo"
 _SCHEDULED: Final = "Scheduled"
-_NATIVE: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
 # A scheduler looks at a new PodGroup within some seconds.
 _LOOKS_AFTER: Final = 10
 _ZERO: Final = Quantity()
@@ -42,10 +40,16 @@ def queue_cause(reading: ClusterReading, now: dt.datetime) -> Cause | None:
     name = _queue_name(reading, group)
     queue = next((each for each in known(reading.queues) if each.name == name), None)
     if missing_queue(reading):
-        return _without_queue(reading, name, group)
-    if queue is not None and queue.state != OPEN:
-        return _closed(reading, queue)
-    return None if group is None else _held(reading, group, name, queue, now)
+        message = f"queue {name} does not exist, and the scheduler ignores its Jobs without a word"
+        lines = [EvidenceLine(kind=_QUEUE, name=name, field="", text="not found")]
+        lines += [_phase_line(group)] if group is not None else []
+    elif queue is not None and queue.state != OPEN:
+        message = f"queue {name} is {queue.state} and starts no Job"
+        lines = [EvidenceLine(kind=_QUEUE, name=name, field="status.state", text=queue.state)]
+    else:
+        return None if group is None else _held(reading, group, name, queue, now)
+    hints = tuple(_other_queues(reading, name))
+    return Cause(code=WhyCode.QUEUE, message=message, since=reading.created, evidence=tuple(lines), hints=hints)
 
 
 def missing_queue(reading: ClusterReading) -> str:
@@ -67,29 +71,6 @@ def _queue_name(reading: ClusterReading, group: PodGroup | None) -> str:
     return (str(group.spec.get("queue") or "") if group is not None else "") or reading.job.spec.queue or "default"
 
 
-def _without_queue(reading: ClusterReading, name: str, group: PodGroup | None) -> Cause:
-    line = EvidenceLine(kind=_QUEUE, name=name, field="", text="not found")
-    lines = (line, *((_phase_line(group),) if group is not None else ()))
-    return Cause(
-        code=WhyCode.QUEUE,
-        message=f"queue {name} does not exist, and the scheduler ignores its Jobs without a word",
-        since=reading.created,
-        evidence=lines,
-        hints=tuple(_other_queues(reading, name)),
-    )
-
-
-def _closed(reading: ClusterReading, queue: Queue) -> Cause:
-    line = EvidenceLine(kind=_QUEUE, name=queue.name, field="status.state", text=queue.state)
-    return Cause(
-        code=WhyCode.QUEUE,
-        message=f"queue {queue.name} is {queue.state} and starts no Job",
-        since=reading.created,
-        evidence=(line,),
-        hints=tuple(_other_queues(reading, queue.name)),
-    )
-
-
 def _other_queues(reading: ClusterReading, name: str) -> Iterator[Hint]:
     names = {queue.name for queue in known(reading.queues) if queue.state == OPEN}
     others = sorted(names - {name, ROOT_QUEUE})
@@ -106,14 +87,7 @@ def _held(reading: ClusterReading, group: PodGroup, name: str, queue: Queue | No
     line = event_line(events[0]) if events else _phase_line(group)
     refusal = read_refusal(said, reading.job.namespace)
     if refusal is not None:
-        return Cause(
-            code=refusal.code,
-            message=refusal.message,
-            since=line.since,
-            evidence=(*refusal.evidence, line),
-            hints=refusal.hints,
-            short=refusal.short,
-        )
+        return replace(refusal, since=line.since, evidence=(*refusal.evidence, line))
     since = read_time(group.metadata.creation_timestamp)
     if not events and now < after(since or reading.created, _LOOKS_AFTER):
         return None
@@ -123,7 +97,10 @@ def _held(reading: ClusterReading, group: PodGroup, name: str, queue: Queue | No
         texts = "; ".join(map(shortage_text, short))
         allocated = EvidenceLine(kind=_QUEUE, name=name, field="status.allocated", text=texts)
         message = f"queue {name} has no room: {texts}"
-        hints = tuple(_queue_hints(reading, name, short))
+        hints = tuple(_other_queues(reading, name))
+        if never := [each.resource for each in short if Quantity.parse(each.wanted) > Quantity.parse(each.capacity)]:
+            never_fits = f"it never fits queue {name}: it wants more {some(never)} than the capability of the queue"
+            hints = (Hint(never_fits), *hints)
         return replace(cause, message=message, short=short, evidence=(line, allocated), hints=hints)
     head = _head(reading, group, queue)
     if head is not None:
@@ -145,13 +122,6 @@ def _queue_shortages(group: PodGroup, queue: Queue | None) -> tuple[Shortage, ..
         for name, amount in wanted.items()
         if name in capability and allocated.get(name, _ZERO) + amount > capability[name]
     )
-
-
-def _queue_hints(reading: ClusterReading, name: str, short: Sequence[Shortage]) -> Iterator[Hint]:
-    never = [each.resource for each in short if Quantity.parse(each.wanted) > Quantity.parse(each.capacity)]
-    if never:
-        yield Hint(f"it never fits queue {name}: it wants more {some(never)} than the capability of the queue")
-    yield from _other_queues(reading, name)
 
 
 def _head(reading: ClusterReading, group: PodGroup, queue: Queue | None) -> PodGroup | None:
@@ -178,20 +148,17 @@ def _phase_line(group: PodGroup) -> EvidenceLine:
 def gang_cause(reading: ClusterReading) -> Cause | None:
     """Return why the pods of the gang cannot start together."""
     for group in known(reading.pod_groups):
-        condition = _unscheduled(group)
+        conditions = group.status.conditions
+        if group.is_volcano:  # the newest True condition counts
+            true = [each for each in conditions if each.status == "True"]
+            condition = max(true, key=lambda each: each.since or EPOCH, default=None)
+            condition = condition if condition is not None and condition.type != _SCHEDULED else None
+        else:
+            native = [each for each in conditions if each.type in NATIVE_SCHEDULED]
+            condition = next((each for each in native if each.status == "False"), None)
         if condition is not None:
             return _unfit(reading, group, condition)
     return None
-
-
-def _unscheduled(group: PodGroup) -> Condition | None:
-    """Return the condition that says that the gang does not fit: with Volcano the newest True one counts."""
-    if group.is_volcano:
-        true = [each for each in group.status.conditions if each.status == "True"]
-        newest = max(true, key=lambda each: each.since or EPOCH, default=None)
-        return newest if newest is not None and newest.type != _SCHEDULED else None
-    native = [each for each in group.status.conditions if each.type in _NATIVE]
-    return next((each for each in native if each.status == "False"), None)
 
 
 def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Cause:
@@ -201,7 +168,10 @@ def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Ca
         kind=_GROUP, name=group.metadata.name, field=field, since=condition.since, text=in_words(condition.reason, text)
     )
     gang = read_gang_text(text) if group.is_volcano else None
-    pod = _tried(reading, gang.pod if gang is not None else "")
+    tried = gang.pod if gang is not None else ""
+    # The pod that the scheduler names, else the first of which it says what is missing.
+    waiting = [pod for pod in reading.live_pods if pod.name == tried or read_scheduler_text(pod.said) is not None]
+    pod = next((pod for pod in waiting if pod.name == tried), waiting[0] if waiting else None)
     cause = Cause(code=WhyCode.GANG, message=text, since=condition.since, evidence=(line,))
     hints: tuple[Hint, ...] = ()
     if gang is not None:
@@ -214,7 +184,8 @@ def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Ca
     if scheduler_text is not None and scheduler_text.is_about_claims:
         reason = volume_cause(reading, pod, scheduler_text.missing_claim)
         return replace(reason, evidence=(*reason.evidence, line))
-    reason = room_cause(reading, pod, said, _peers(reading, pod))
+    peers = [each for each in reading.live_pods if each is not pod and not each.details.spec.get("nodeName")]
+    reason = room_cause(reading, pod, said, peers)
     return replace(
         cause,
         message=f"{cause.message}: {reason.message}",
@@ -225,23 +196,14 @@ def _unfit(reading: ClusterReading, group: PodGroup, condition: Condition) -> Ca
     )
 
 
-def _peers(reading: ClusterReading, pod: PodReading) -> list[PodReading]:
-    """Return the other pods of the Job that have no node."""
-    return [each for each in reading.live_pods if each is not pod and not each.details.spec.get("nodeName")]
-
-
-def _tried(reading: ClusterReading, name: str) -> PodReading | None:
-    """Return the pod of this name, else the first of which the scheduler says what is missing."""
-    waiting = [pod for pod in reading.live_pods if pod.name == name or read_scheduler_text(pod.said) is not None]
-    return next((pod for pod in waiting if pod.name == name), waiting[0] if waiting else None)
-
-
 def incomplete_gang(reading: ClusterReading) -> Cause | None:
     """Return that fewer pods exist than the gang needs: its scheduler holds them back and says nothing."""
     for group in known(reading.pod_groups):
         gang = (group.spec.get("schedulingPolicy") or {}).get("gang") or {}
         needed = gang.get("minCount") or group.spec.get("minMember") or 0
-        members = [pod for pod in reading.attempt if _is_member(pod, group)]
+        names = (None, group.metadata.name)
+        groups = ((pod, pod.details.spec.get("schedulingGroup") or {}) for pod in reading.attempt)
+        members = [pod for pod, named in groups if named.get("podGroupName") in names]
         silent = all(pod.observed.waiting is None and not pod.details.spec.get("nodeName") for pod in members)
         if not group.is_volcano and members and silent and len(members) < needed:
             text = f"{len(members)} of {needed} pods exist"
@@ -249,8 +211,3 @@ def incomplete_gang(reading: ClusterReading) -> Cause | None:
             message = f"the gang needs {needed} pods, and {len(members)} exist: the scheduler waits for the others"
             return Cause(code=WhyCode.GANG, message=message, since=reading.created, evidence=(line,))
     return None
-
-
-def _is_member(pod: PodReading, group: PodGroup) -> bool:
-    named = (pod.details.spec.get("schedulingGroup") or {}).get("podGroupName")
-    return named in (None, group.metadata.name)

@@ -106,12 +106,8 @@ def _shortages(
 
 def _rank(fit: NodeFit) -> tuple[bool, int, int, float, str]:
     """Nodes that may take the pod come first, then those that lack the least."""
-    missing = sum(1 - _share(short) for short in fit.short)
+    missing = sum(1 - Quantity.parse(short.free).nanos / Quantity.parse(short.wanted).nanos for short in fit.short)
     return (fit.is_excluded, len(fit.too_small), len(fit.short), missing, fit.node)
-
-
-def _share(short: Shortage) -> float:
-    return Quantity.parse(short.free).nanos / Quantity.parse(short.wanted).nanos
 
 
 def _tolerates(spec: Manifest, taint: Taint) -> bool:

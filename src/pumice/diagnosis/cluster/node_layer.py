@@ -101,13 +101,18 @@ def _waiting_cause(reading: ClusterReading, pod: PodReading, waiting: Waiting) -
         lines += [event_line(event) for event in reading.events_of_pods([pod], *_PULL)[:2]]
         hints = [Hint(_IMAGE_HINTS.get(reason, _IMAGE_HINT))]
     elif reason == _CONFIG_ERROR:
-        lines += _missing_lines(message, reading.job.namespace)
-        hints = list(_missing_hints(reading, message))
+        for missing, hint in _missing(reading, message):
+            lines, hints = [*lines, missing], [hint]
     elif reason == BACK_OFF:
         lines = [*_last_end(pod, status), line]
         target = f"{reading.job.name}/{pod.short_name}"
         hints = [Hint("its last lines", reading.command(f"pumice logs {target} --tail 30"))]
-    if status is not None and _lacks_tools(status, message):
+    end = status.last_state.terminated if status is not None else None
+    if status is not None and end is None:
+        lacks = status.name == CODE_CONTAINER and "executable file not found" in message
+    else:
+        lacks = status is not None and end is not None and lacks_tools(status.name, end.exit_code, end.reason)
+    if lacks:
         hints = [Hint(f"{NOT_UNPACKED}: {READ_ONLY_CODE}")]
     return Cause(
         code=WAIT_CODES.get(reason, WhyCode.NODE),
@@ -117,13 +122,6 @@ def _waiting_cause(reading: ClusterReading, pod: PodReading, waiting: Waiting) -
         hints=tuple(hints),
         task=observed.task,
     )
-
-
-def _lacks_tools(status: ContainerStatus, message: str) -> bool:
-    end = status.last_state.terminated
-    if end is None:
-        return status.name == CODE_CONTAINER and "executable file not found" in message
-    return lacks_tools(status.name, end.exit_code, end.reason)
 
 
 def _last_end(pod: PodReading, status: ContainerStatus | None) -> Iterator[EvidenceLine]:
@@ -138,26 +136,23 @@ def _last_end(pod: PodReading, status: ContainerStatus | None) -> Iterator[Evide
     yield pod_line(pod, field, text, pod.observed.changed_at)
 
 
-def _missing_lines(message: str, namespace: str) -> Iterator[EvidenceLine]:
+def _missing(reading: ClusterReading, message: str) -> Iterator[tuple[EvidenceLine, Hint]]:
+    """Yield the object, or its key, that a container misses, and what helps."""
+    name, namespace = reading.job.name, reading.job.namespace
     if (key := _KEY_MISSING.search(message)) is not None:
-        yield EvidenceLine(kind=key[2], name=key[4].rstrip("."), field=f"data[{key[1]}]", text="not found")
+        kind, owner = key[2], key[4].rstrip(".")
+        line = EvidenceLine(kind=kind, name=owner, field=f"data[{key[1]}]", text="not found")
+        yield line, Hint(f"add key {key[1]} to {kind} {owner}, or correct the key in the pod template")
     elif (missing := _OBJECT_MISSING.search(message)) is not None:
-        text = f"not found in {namespace}"
-        yield EvidenceLine(kind=_KINDS[missing[1]], name=missing[2], field="", text=text)
-
-
-def _missing_hints(reading: ClusterReading, message: str) -> Iterator[Hint]:
-    if (key := _KEY_MISSING.search(message)) is not None:
-        yield Hint(f"add key {key[1]} to {key[2]} {key[4].rstrip('.')}, or correct the key in the pod template")
-    elif (missing := _OBJECT_MISSING.search(message)) is not None:
-        name, namespace = reading.job.name, reading.job.namespace
+        line = EvidenceLine(kind=_KINDS[missing[1]], name=missing[2], field="", text=f"not found in {namespace}")
+        kind = "secret generic" if missing[1] == "secret" else "configmap"
+        create = f"kubectl create {kind} {missing[2]} -n {namespace} --from-literal=KEY=VALUE"
+        hint = Hint("to create it", create)
         if missing[2].startswith(naming.OWN_VARIABLES):
             # Nobody else knows the values.
             text = "the command that submitted it ended before it sent the values of --env; submit it again after"
-            yield Hint(text, reading.command(f"pumice rm {name} --force"))
-            return
-        kind = "secret generic" if missing[1] == "secret" else "configmap"
-        yield Hint("to create it", f"kubectl create {kind} {missing[2]} -n {namespace} --from-literal=KEY=VALUE")
+            hint = Hint(text, reading.command(f"pumice rm {name} --force"))
+        yield line, hint
 
 
 def _node(pod: PodReading) -> Iterator[EvidenceLine]:

@@ -15,7 +15,7 @@ from pumice.diagnosis.cluster.scheduler_text import read_scheduler_text
 from pumice.diagnosis.cluster.volume_layer import volume_cause
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.pod_waits import GATED, UNSCHEDULABLE
-from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
+from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
 from pumice.model.text import plural, some
@@ -66,7 +66,9 @@ def room_cause(reading: ClusterReading, pod: PodReading, said: str = "", peers: 
 def _excluded(cause: Cause, pod: PodReading, ranked: Sequence[NodeFit], reading: ClusterReading) -> Cause:
     """Say why every node is excluded, whatever it has free."""
     count, spec = len(ranked), pod.details.spec
-    task = _template(reading, pod.observed.task)
+    # Any client may annotate a pod with a task that the Job does not have.
+    names, name = reading.job.task_names, pod.observed.task
+    task = f"spec.tasks[{names.index(name)}].template.spec" if name in names else "spec"
     nodes = "the only node" if count == 1 else f"all {count} nodes"
     if all(fit.selector for fit in ranked):
         wanted = some(list(dict.fromkeys(each for fit in ranked for each in fit.selector)))
@@ -86,12 +88,6 @@ def _excluded(cause: Cause, pod: PodReading, ranked: Sequence[NodeFit], reading:
         message = f"{nodes} {'is' if count == 1 else 'are'} closed to {pod.short_name}: {numbers}"
     hints = (*_toleration_hints(ranked, task), *_label_hints(spec, reading, task))
     return replace(cause, message=message, evidence=(*cause.evidence, *_node_lines(ranked)), hints=hints)
-
-
-def _template(reading: ClusterReading, task: str) -> str:
-    """Return the path of a task's pod spec; any client may annotate a pod with a task that the Job does not have."""
-    names = reading.job.task_names
-    return f"spec.tasks[{names.index(task)}].template.spec" if task in names else "spec"
 
 
 def _toleration_hints(ranked: Sequence[NodeFit], task: str) -> Iterator[Hint]:
@@ -123,30 +119,24 @@ def _short(cause: Cause, name: str, ranked: Sequence[NodeFit]) -> Cause:
         return replace(cause, evidence=(*cause.evidence, *_node_lines(ranked)))
     short = best.too_small or best.short
     which = f"node {best.node}" if count == 1 else f"{best.node}, the best of {count} nodes"
+    hints: tuple[Hint, ...] = ()  # which request would fit the best node
     if best.too_small:
-        numbers = ((each.resource, amount(each.resource, each.wanted), _capacity(each)) for each in short)
-        texts = "; ".join(f"{resource}: {wanted} wanted, {capacity}" for resource, wanted, capacity in numbers)
+        wanted = [f"{each.resource}: {amount(each.resource, each.wanted)} wanted" for each in short]
+        sizes = [amount(each.resource, each.capacity) for each in short]
+        texts = "; ".join(map(", ".join, zip(wanted, sizes, strict=True)))
         message = f"{name} fits no node, even an empty one: {texts} on {which}"
+        capacities = [f"{each.resource}: {size}" for each, size in zip(short, sizes, strict=True)]
+        text = "; ".join(capacities)
+        hints = (Hint(f"at most this fits {best.node} when it is empty: {', '.join(capacities)}"),)
     else:
-        message = f"no node has room for {name}: {'; '.join(map(shortage_text, short))} on {which}"
-    text = "; ".join(f"{each.resource}: {_capacity(each)}" if best.too_small else shortage_text(each) for each in short)
+        text = "; ".join(map(shortage_text, short))
+        message = f"no node has room for {name}: {text} on {which}"
+        if all(not Quantity.parse(each.free).is_zero for each in short):
+            free = ", ".join(f"{each.resource}: {amount(each.resource, each.free)}" for each in short)
+            hints = (Hint(f"at most this fits {best.node} now: {free}"),)
     line = EvidenceLine(kind="Node", name=best.node, field="status.allocatable", text=text)
     evidence = (*cause.evidence, line, *_node_lines(ranked))
-    return replace(cause, message=message, short=short, evidence=evidence, hints=tuple(_smaller(best)))
-
-
-def _capacity(short: Shortage) -> str:
-    return amount(short.resource, short.capacity)
-
-
-def _smaller(best: NodeFit) -> Iterator[Hint]:
-    """Say which request would fit the best node."""
-    if best.too_small:
-        sizes = ", ".join(f"{each.resource}: {_capacity(each)}" for each in best.too_small)
-        yield Hint(f"at most this fits {best.node} when it is empty: {sizes}")
-    elif all(not Quantity.parse(each.free).is_zero for each in best.short):
-        sizes = ", ".join(f"{each.resource}: {amount(each.resource, each.free)}" for each in best.short)
-        yield Hint(f"at most this fits {best.node} now: {sizes}")
+    return replace(cause, message=message, short=short, evidence=evidence, hints=hints)
 
 
 def _node_lines(ranked: Sequence[NodeFit]) -> Iterator[EvidenceLine]:

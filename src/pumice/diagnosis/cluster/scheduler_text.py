@@ -1,4 +1,7 @@
-"""The text of a scheduler that finds no node for a pod, such as `0/3 nodes are available: 3 Insufficient cpu.`."""
+"""The texts of a scheduler that finds no node for a pod, or that finds that a gang does not fit.
+
+`0/3 nodes are available: 3 Insufficient cpu.`, and of Volcano's scheduler `4/4 tasks in gang unschedulable: ...`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from pumice.diagnosis.pod_ends import in_words
+
 _TEXT: Final = re.compile(r"0/(\d{1,9}) nodes are (?:un)?available: (.*)")
 _PREEMPTION: Final = re.compile(r"\.? *preemption: .*")
 _PARTS: Final = re.compile(r"[,.] +(?=\d+ )")
@@ -14,6 +19,9 @@ _REASON: Final = re.compile(r"(\d{1,9}) (.+)")
 _CLAIM_MISSING: Final = re.compile(r'persistentvolumeclaim "([^"]+)" (?:not found|is being deleted)')
 # Reasons that are about the claims of the pod, not about the nodes.
 _OF_CLAIMS: Final = ("unbound immediate PersistentVolumeClaims", "didn't find available persistent volumes to bind")
+_FITTING: Final = re.compile(r"(\d{1,9}) (?:Schedulable|Running|Bound|Binding|Allocated|Succeeded)\b")
+_MINIMUM: Final = re.compile(r"(\d{1,9}) minAvailable")
+_ORIGIN: Final = re.compile(r"Origin reason is (\S+): (.*)")
 
 
 class NodeReason(msgspec.Struct, frozen=True):
@@ -53,3 +61,36 @@ def read_scheduler_text(message: str) -> SchedulerText | None:
         else:
             reasons.append(NodeReason(int(reason[1]), reason[2]))
     return SchedulerText(nodes=int(match[1]), before=", ".join(before), reasons=tuple(reasons))
+
+
+class GangText(msgspec.Struct, frozen=True):
+    fitting: int  # pods for which there is room
+    minimum: int  # pods that must start together
+    pod: str = ""  # that does not fit
+    said: str = ""  # of it, by the scheduler
+
+    @property
+    def part(self) -> str:
+        """`only 3 of the 4 pods that must start together fit`."""
+        part = f"only {self.fitting}" if self.fitting else "none"
+        verb = "fits" if self.fitting <= 1 else "fit"
+        return f"{part} of the {self.minimum} pods that must start together {verb}"
+
+
+def read_gang_text(message: str) -> GangText | None:
+    """Return None for a text of another form."""
+    text = in_words("", message)
+    minimum, origin = _MINIMUM.search(text), _ORIGIN.search(text)
+    if minimum is None:
+        return None
+    fitting = sum(int(match[1]) for match in _FITTING.finditer(text.partition("Origin reason")[0]))
+    pod, said = ("", "") if origin is None else (origin[1], origin[2])
+    return GangText(fitting, int(minimum[1]), pod, said)
+
+
+def gang_sentence(message: str) -> str:
+    """Return what the text means, in the words of `pumice why`; a text of another form stays as it is."""
+    text = read_gang_text(message)
+    if text is None:
+        return message
+    return f"{text.part}: {in_words('', text.said)}" if text.said else text.part

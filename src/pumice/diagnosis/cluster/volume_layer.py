@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pumice.diagnosis.cluster.cause import Cause, event_line, pod_line
@@ -112,10 +112,5 @@ def mount_cause(reading: ClusterReading) -> Cause | None:
 
 def claims_of(pod: PodReading) -> list[str]:
     """Return the claims that a pod mounts."""
-    return list(_claims(pod))
-
-
-def _claims(pod: PodReading) -> Iterator[str]:
-    for volume in pod.details.spec.get("volumes") or ():
-        if name := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-            yield name
+    claims = (each.get("persistentVolumeClaim") or {} for each in pod.details.spec.get("volumes") or ())
+    return [claim["claimName"] for claim in claims if claim.get("claimName")]

@@ -79,13 +79,16 @@ _POD_LAYERS: Final[tuple[_Layer, ...]] = (
 
 def why_on_cluster(reading: ClusterReading, now: dt.datetime) -> Why:
     """Return why the Job is in its state: a sentence, at most five lines of evidence, and what would help."""
-    cause = _end(reading) or suspension(reading) or _invalid(reading)
+    state = reading.job.status.state
+    # Nothing is made of an invalid Job until it is corrected.
+    is_invalid = state.reason == INVALID_JOB and state.phase != Phase.RUNNING
+    cause = _end(reading) or suspension(reading) or (_progress(reading) if is_invalid else None)
     if cause is not None:
         return _why(reading, cause)
     cause = next(filter(None, (layer(reading, now) for layer in _LAYERS)), None)
     cause = _with_dependency(cause, dependency(reading), readiness_cause(reading)) or _progress(reading)
     running, total = reading.running, reading.job.total_replicas
-    if cause.code is not WhyCode.RUNNING and reading.job.status.state.phase == Phase.RUNNING:
+    if cause.code is not WhyCode.RUNNING and state.phase == Phase.RUNNING:
         cause = replace(cause, message=f"{running} of {total} pods run; {cause.message}")
     return _why(reading, replace(cause, hints=(*cause.hints, *_unseen(reading))))
 
@@ -129,12 +132,6 @@ def _end(reading: ClusterReading) -> Cause | None:
     # A verdict says more than the state.
     evidence = (line,) if reading.verdict is None else ()
     return Cause(code=code, message=message, since=line.since, evidence=evidence, hints=hints)
-
-
-def _invalid(reading: ClusterReading) -> Cause | None:
-    """Return what is wrong with a Job of which nothing is made until it is corrected."""
-    state = reading.job.status.state
-    return _progress(reading) if state.reason == INVALID_JOB and state.phase != Phase.RUNNING else None
 
 
 def _progress(reading: ClusterReading) -> Cause:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.diagnosis.cluster.scheduler_text import NodeReason, read_scheduler_text
+from pumice.diagnosis.cluster.scheduler_text import NodeReason, gang_sentence, read_scheduler_text
 
 PREEMPTION = "preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod, 3 Preemption is not."
 
@@ -73,3 +73,29 @@ def test_texts_about_claims(text: str, missing: str, about_claims: bool) -> None
     read = read_scheduler_text(text)
     assert read is not None
     assert (read.missing_claim, read.is_about_claims) == (missing, about_claims)
+
+
+GANG = "4/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
+NODES = "0/2 nodes are unavailable: 2 Insufficient cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(GANG, "none of the 4 pods that must start together fits", id="nothing fits"),
+        pytest.param(
+            f"{GANG}; Pending: 1 Unschedulable, 3 Schedulable. Origin reason is train-worker-3: {NODES}.",
+            f"only 3 of the 4 pods that must start together fit: {NODES}",
+            id="a part fits",
+        ),
+        pytest.param(
+            f"{GANG}; Pending: 3 Unschedulable, 1 Schedulable",
+            "only 1 of the 4 pods that must start together fits",
+            id="one fits",
+        ),
+        pytest.param("minCount (4) cannot be satisfied", "minCount (4) cannot be satisfied", id="another form"),
+        pytest.param("", "", id="nothing said"),
+    ],
+)
+def test_the_sentence_about_a_gang(text: str, sentence: str) -> None:
+    assert gang_sentence(text) == sentence
