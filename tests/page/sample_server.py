@@ -16,9 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from pumice.ui import pages
-from pumice.ui.detail_values import LogWindow, PodPage, SearchResult
+from pumice.ui.detail_values import JobView, LogWindow, PodPage, SearchResult
 from pumice.ui.security import HEADERS
-from pumice.ui.views import ActionView, ErrorView, JobView
 from tests.page import samples, samples_failed, samples_live
 
 STATIC: Final = Path(pages.__file__).parent / "static"
@@ -32,7 +31,7 @@ JOBS: Final[dict[str, Callable[[], JobView]]] = {
     "u-hostile": samples_live.hostile,
     "u-tasks": samples_live.seven_tasks,
 }
-ERROR: Final = ErrorView(samples.FRAME, "No such job", "mpi-bench-7: no run has this uid")
+ERROR: Final = (samples.FRAME, "No such job", "mpi-bench-7: no run has this uid")
 # Every view that the pictures show, by name
 VIEWS: Final[dict[str, str]] = {
     "jobs": "/",
@@ -62,14 +61,14 @@ def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str
     """Return a page."""
     _, *parts = path.split("/")
     if path == "/":
-        return pages.jobs_page(samples.jobs(samples.ROWS[::-1] if turned else samples.ROWS))
+        return pages.jobs_page(*samples.jobs(samples.ROWS[::-1] if turned else samples.ROWS))
     if path == "/empty":
-        return pages.jobs_page(samples.empty())
+        return pages.jobs_page(*samples.empty())
     if len(parts) < 2 or parts[1] not in JOBS:
-        return pages.error_page(ERROR)
+        return pages.error_page(*ERROR)
     view = view_of(parts[1])
     if len(parts) > 2:
-        return pages.action_page(ActionView(samples.FRAME, view.job, samples.STOP))
+        return pages.action_page(samples.FRAME, view.job, samples.STOP)
     tab = query.get("tab", ["overview"])[0]
     pod = query.get("pod", [""])[0]
     view = replace(view, tab=tab, chosen=msgspec.structs.replace(view.chosen, pod=pod))
@@ -149,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(msgspec.json.encode(data(path, query)), "application/json")
         else:
             found = (
-                pages.error_page(ERROR) if path == f"/jobs/{state.missing}" else page(path, query, turned=state.turned)
+                pages.error_page(*ERROR) if path == f"/jobs/{state.missing}" else page(path, query, turned=state.turned)
             )
             self._answer(found.encode(), "text/html; charset=utf-8")
 

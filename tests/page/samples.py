@@ -10,6 +10,7 @@ from typing import Any
 from pumice.diagnosis.outcome import Outcome
 from pumice.ui.detail_values import (
     ActionPlan,
+    Frame,
 )
 from pumice.ui.values import (
     GROUPS,
@@ -27,7 +28,6 @@ from pumice.ui.values import (
     TaskPods,
     Waiting,
 )
-from pumice.ui.views import Frame, JobsView
 
 GIB = 1024**3
 NOW = dt.datetime(2026, 9, 18, 11, 42, 10, tzinfo=dt.UTC)
@@ -262,17 +262,17 @@ ROWS = (
 )
 
 
-def jobs(rows: tuple[JobRow, ...] = ROWS) -> JobsView:
+def jobs(rows: tuple[JobRow, ...] = ROWS) -> tuple[Frame, Listing]:
     """Return the list."""
     counts = {group: sum(each.group is group for each in rows) for group in Group}
     counts[Group.ALL] = len(rows)
-    return JobsView(frame=FRAME, listing=Listing(items=rows, counts=counts, total=len(rows)))
+    return FRAME, Listing(items=rows, counts=counts, total=len(rows))
 
 
-def empty() -> JobsView:
+def empty() -> tuple[Frame, Listing]:
     """Return the list without a job."""
     idle = Info(scope="this machine", host="box", version="0.1", now=NOW, capacity=INFO.capacity)
-    return JobsView(frame=Frame(info=idle, token="t" * 32), listing=Listing(items=(), counts={}, total=0))
+    return Frame(info=idle, token="t" * 32), Listing(items=(), counts={}, total=0)
 
 
 ACTIONS = (

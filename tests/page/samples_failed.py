@@ -8,6 +8,7 @@ from pumice.diagnosis.verdict import ActedPolicy, FailedPod, plain_verdict
 from pumice.store.history.run_history import PhaseSpan
 from pumice.ui.detail_values import (
     FailureMark,
+    JobView,
     Lifeline,
     LogFilter,
     LogLine,
@@ -27,7 +28,6 @@ from pumice.ui.values import (
     PodState,
     RetryBudget,
 )
-from pumice.ui.views import JobView
 from tests.page.samples import BEGAN, ENDED, FRAME, GIB, ROWS, S, after, as_job, wave
 from tests.page.samples_tabs import DELAYS, LENGTHS, STARTS, events, job_file, policies, rendered
 

@@ -15,6 +15,7 @@ from pumice.store.history.run_history import PhaseSpan
 from pumice.store.run_record import PublishedPort
 from pumice.ui.detail_values import (
     FailureMark,
+    JobView,
     Lifeline,
     LogFilter,
     Metric,
@@ -27,7 +28,6 @@ from pumice.ui.detail_values import (
     Timeline,
 )
 from pumice.ui.values import Attempt, Hint, Holder, PodState, QueueEntry, Shortage, Waiting
-from pumice.ui.views import JobView
 from tests.page.samples import ACTIONS, FRAME, GIB, NOW, ROWS, as_job, before, task, wave
 from tests.page.samples_failed import log_window, volume
 from tests.page.samples_tabs import events, job_file, policies, rendered

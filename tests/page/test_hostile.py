@@ -15,8 +15,8 @@ from pumice.engines.local.clock import wall_clock
 from pumice.model.findings import SPEC
 from pumice.store.files.run_store import RunStore
 from pumice.ui.data.actions import ACTIONS
+from pumice.ui.queries import TABS
 from pumice.ui.server import PageServer
-from pumice.ui.views import TABS
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from tests.local.commands import Terminal, open_terminal
 from tests.page.browser import Watched, until

@@ -26,6 +26,11 @@ class JobSource(Struct, frozen=True):
             return NOWHERE
         return Position(self.file, self.marks.position(path)[0])
 
+    def line(self, path: Path) -> int | None:
+        """Return the line of a field, if the file has it."""
+        mark = None if self.marks is None else self.marks.find(path)
+        return None if mark is None else mark[0]
+
     def plain(self) -> Any:
         """Return marks and text as plain data."""
         if self.marks is None:

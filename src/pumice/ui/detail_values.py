@@ -1,13 +1,18 @@
-"""What the tabs of one job show: timeline, pods, logs, measurements, rendered pods, events, policies, file, actions."""
+"""What the tabs of one job show: timeline, pods, logs, measurements, rendered pods, events, policies, file, actions.
+
+`JobView` is all of it, as its page is drawn from it.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass, field
 
 import msgspec
 
+from pumice.client.observer import Scope
 from pumice.store.history.run_history import PhaseSpan
-from pumice.ui.values import PodState, RetryBudget, Value
+from pumice.ui.values import Info, Job, PodState, RetryBudget, Value
 
 # --- the timeline -------------------------------------------------------------------------------------------------
 
@@ -340,3 +345,40 @@ class ActionResult(Value, frozen=True):
     message: str
     uid: str = ""  # of the run to show next
     run: str = ""
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What every page has. `token` is needed to POST: a hidden field `token`, or the header `X-Pumice-Token`."""
+
+    info: Info
+    token: str
+    scope: Scope = field(default_factory=Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """`GET /jobs/{uid}?tab&attempt&pod&task&stream&at&q&compare&after`. What a tab does not show is None.
+
+    overview: timeline, pods, logs, volume, metrics (of the first that failed), search if `q`; resources: metrics, pods;
+    rendered; events; policies and file.
+    """
+
+    frame: Frame
+    job: Job
+    tab: str = "overview"
+    attempt: int = 0  # 0: all
+    chosen: LogFilter = field(default_factory=LogFilter)
+    timeline: Timeline | None = None
+    pods: PodPage | None = None
+    logs: LogWindow | None = None
+    volume: Volume | None = None
+    search: SearchResult | None = None
+    metrics: Metrics | None = None
+    rendered: Rendered | None = None
+    events: Events | None = None
+    policies: Policies | None = None
+    file: File | None = None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
@@ -75,15 +76,10 @@ def colours(tasks: Iterable[Named]) -> dict[str, str]:
 
 def sum_counts(counts: Iterable[Mapping[PodState, int]]) -> dict[PodState, int]:
     """Return how many pods of all tasks are in each state."""
-    found: dict[PodState, int] = {}
+    found = Counter[PodState]()
     for each in counts:
-        for state, count in each.items():
-            found[state] = found.get(state, 0) + count
+        found.update(each)
     return found
-
-
-def count_states(states: Iterable[PodState]) -> dict[PodState, int]:
-    return sum_counts({state: 1} for state in states)
 
 
 def count_words(counts: Mapping[PodState, int]) -> str:

@@ -14,23 +14,27 @@ from pumice.client.backend import Backend, RunRef
 from pumice.client.observer import ListedRun, Observed, Observer
 from pumice.diagnosis.failures import Failure
 from pumice.model.job import TaskSpec
+from pumice.runtime.recently_used import RecentlyUsed
+from pumice.store.history.event_log import LoggedEvent
 from pumice.ui.data.actions import act, action_plan
-from pumice.ui.data.events import event_page
 from pumice.ui.data.jobs import JobData, counts
-from pumice.ui.data.logs import Logs, RunLog
+from pumice.ui.data.logs import RunLog
 from pumice.ui.data.machine import info
-from pumice.ui.data.metrics import SampleCache, metrics
+from pumice.ui.data.metrics import RunSeries, metrics
 from pumice.ui.data.pods import PodFacts, common_limits, page_of, pod_names, pod_page
-from pumice.ui.data.policies import file, policies
-from pumice.ui.data.rendered import RenderedPods, yaml_of
+from pumice.ui.data.policies import file, policies, yaml_of
+from pumice.ui.data.rendered import RenderedPods
 from pumice.ui.data.runs import RunList
 from pumice.ui.data.states import attempt_states
-from pumice.ui.data.timeline import TimelineQuery, timeline
+from pumice.ui.data.timeline import timeline
 from pumice.ui.detail_values import (
     ActionPlan,
     ActionResult,
+    Event,
     Events,
     File,
+    Frame,
+    JobView,
     LogFilter,
     LogWindow,
     Metrics,
@@ -43,7 +47,6 @@ from pumice.ui.detail_values import (
 )
 from pumice.ui.queries import JobPosition, JobQuery
 from pumice.ui.values import Group, Info, Job, Listing, Waiting
-from pumice.ui.views import Frame, JobView
 
 _MOST_ROWS: Final = 50  # that a stream sends at once
 _MOST_LINES: Final = 500
@@ -52,6 +55,9 @@ _FEWEST_LINES: Final = 100  # that are worth a share
 _MOST_PODS: Final = 200
 _LISTED: Final = 20.0  # seconds within which a new run is in the list
 _MOST_PLOTS: Final = 8  # that are kept
+_MOST_SAMPLED: Final = 4
+_MOST_LOGS: Final = 3
+_MOST_EVENTS: Final = 200  # of a page
 Changes = list[tuple[str, Any]]
 T = TypeVar("T")
 
@@ -70,9 +76,13 @@ class PageData:
     observer: Observer = field(init=False)
     runs: RunList = field(init=False)
     jobs: JobData = field(init=False)
-    _samples: SampleCache = field(init=False)
-    _logs: Logs = field(default_factory=Logs)
-    _plots: dict[tuple[Any, ...], tuple[int, Metrics]] = field(default_factory=dict)  # with the size of the samples
+    # Of the runs that were looked at last.
+    _samples: RecentlyUsed[RunRef, RunSeries] = field(default_factory=lambda: RecentlyUsed(_MOST_SAMPLED))
+    _logs: RecentlyUsed[str, RunLog] = field(default_factory=lambda: RecentlyUsed(_MOST_LOGS))  # by uid
+    # With the size of the samples.
+    _plots: RecentlyUsed[tuple[Any, ...], tuple[int, Metrics]] = field(
+        default_factory=lambda: RecentlyUsed(_MOST_PLOTS)
+    )
     _rendered: RenderedPods = field(default_factory=RenderedPods)
     # No history is continued while it is read. Logs may be large: while they are read, all else can be.
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,7 +92,9 @@ class PageData:
         self.observer = self.backend.observe()
         self.runs = RunList(self.backend, self.observer)
         self.jobs = JobData(self.backend, self.observer, self.runs)
-        self._samples = SampleCache(self.observer)
+
+    def _series(self, run: RunRef) -> RunSeries:
+        return self._samples.keep(run, self._samples.get(run) or RunSeries(self.observer.samples(run)))
 
     async def frame(self, token: str) -> Frame:
         return Frame(await self.info(), token, self.observer.scope)
@@ -123,17 +135,20 @@ class PageData:
             return await asyncio.to_thread(work, await self.runs.observe(uid))
 
     async def timeline(self, query: JobQuery) -> Timeline:
-        """Without `attempt` all attempts are shown, as they are on the page."""
-        asked = TimelineQuery(query.attempt or 0, query.buckets, query.every)
         now = self.backend.now()
-        return await self._read(query.uid, lambda seen: timeline(seen, asked, now, self._logs.last_times(seen.ref.uid)))
+
+        def work(seen: Observed) -> Timeline:
+            log = self._logs.get(seen.ref.uid)
+            return timeline(seen, query, now, {} if log is None else log.last_times())
+
+        return await self._read(query.uid, work)
 
     async def pods(self, query: JobQuery) -> PodPage:
         async with self._lock:
             seen = await self.runs.observe(query.uid)
             history, attempt = seen.history, _attempt(seen, query)
             states = await asyncio.to_thread(attempt_states, history, attempt or history.attempt, over=seen.is_over)
-            samples = await self._samples.of(seen.ref).read(states.attempt)
+            samples = await self._series(seen.ref).read(states.attempt)
             addresses = await self.observer.addresses(seen, page_of(pod_names(history, states), query.after))
             ranks = await asyncio.to_thread(self._rendered.ranks, history)
             return await asyncio.to_thread(pod_page, history, states, query.after, PodFacts(samples, ranks, addresses))
@@ -143,17 +158,14 @@ class PageData:
             seen = await self.runs.observe(query.uid)
             attempt = _attempt(seen, query)
             key = (seen.ref, attempt, query.pod, query.step)
-            series = self._samples.of(seen.ref)
+            series = self._series(seen.ref)
             size = await series.samples.size()
             if key in self._plots and self._plots[key][0] == size:
                 return self._plots[key][1]
             found = await series.read(attempt)
             limits = common_limits(seen.history)
             plots = await asyncio.to_thread(metrics, found, attempt, query.pod, query.step, limits)
-            while len(self._plots) >= _MOST_PLOTS:
-                self._plots.pop(next(iter(self._plots)))
-            self._plots[key] = (size, plots)
-            return plots
+            return self._plots.keep(key, (size, plots))[1]
 
     async def rendered(self, query: JobQuery) -> Rendered:
         async with self._lock:
@@ -173,8 +185,16 @@ class PageData:
             return await asyncio.to_thread(file, seen.history, document)
 
     async def events(self, query: JobQuery) -> Events:
+        """Return the newest events, or those before a sequence number."""
         before = query.after_number
-        return await self._read(query.uid, lambda seen: event_page(seen.history.events, before))
+
+        def page(seen: Observed) -> Events:
+            log = seen.history.events
+            newest = [each for each in log.newest() if before is None or each.seq < before]
+            items = tuple(map(_event, newest[:_MOST_EVENTS]))
+            return Events(total=log.total, items=items, after=items[-1].seq if len(newest) > _MOST_EVENTS else None)
+
+        return await self._read(query.uid, page)
 
     async def action_plan(self, uid: str, name: str) -> ActionPlan:
         async with self._lock:
@@ -213,7 +233,9 @@ class PageData:
             marks, newest = seen.history.events.marks[len(index.marks) :], seen.history.seq
             chosen = query.log_filter(seen.history.attempt)
         await asyncio.to_thread(index.number, marks, newest)
-        return self._logs.of(seen.ref.uid, index), chosen
+        log = self._logs.get(seen.ref.uid)
+        log = RunLog(index) if log is None or log.index is not index else log
+        return self._logs.keep(seen.ref.uid, log), chosen
 
     async def _first_failure(self, uid: str, attempt: int) -> Failure | None:
         """Return what failed first in an attempt, or in the newest."""
@@ -280,7 +302,7 @@ class PageData:
         async with self._lock:
             seen = await self.runs.observe(query.uid)
             history = seen.history
-            samples = await self._samples.of(seen.ref).samples.size()
+            samples = await self._series(seen.ref).samples.size()
             now = JobPosition(history.seq, at.lines, samples)
             changes: Changes = []
             if history.seq != at.seq:
@@ -313,6 +335,20 @@ class PageData:
 
 def _attempt(seen: Observed, query: JobQuery) -> int:
     return seen.history.attempt if query.attempt is None else query.attempt
+
+
+def _event(logged: LoggedEvent) -> Event:
+    return Event(
+        seq=logged.seq,
+        time=logged.time,
+        type=logged.severity,
+        reason=logged.reason,
+        message=logged.message,
+        pod=logged.pods[0] if len(logged.pods) == 1 else "",
+        attempt=logged.attempt,
+        count=logged.count,
+        pods=tuple(logged.pods),
+    )
 
 
 def _window(log: RunLog, chosen: LogFilter, query: JobQuery, failure: Failure | None) -> LogWindow:

@@ -11,34 +11,34 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pumice.diagnosis.pod_ends import OOM_KILLED
 from pumice.diagnosis.verdict_lines import heading_lines
 from pumice.model.units import size_text
-from pumice.ui import marks, tabs, verdict_words, words
-from pumice.ui.detail_values import LogWindow
-from pumice.ui.figures import meters, plots, timeline
-from pumice.ui.log_text import message_parts
+from pumice.ui import marks, tabs, words
+from pumice.ui.detail_values import ActionPlan, Frame, JobView, LogWindow
+from pumice.ui.figures import plots, timeline
 from pumice.ui.markup import HtmlContext
-from pumice.ui.views import TABS, ActionView, ErrorView, JobsView, JobView
+from pumice.ui.queries import TABS
+from pumice.ui.values import Job, Listing
 
 FILTERS: Final[tuple[Callable[..., Any], ...]] = (
     *(words.ago, words.brief, words.clock, words.cores, words.duration, words.file_name, words.number),
     *(words.offset, words.plural, words.seconds_before),
     *(marks.colours, marks.sum_counts, marks.tasks_words),
-    *(meters.gpu_words, timeline.life_words, timeline.percent, timeline.phases_words),
+    *(plots.gpu_words, timeline.life_words, timeline.percent, timeline.phases_words),
     *(plots.area_path, plots.band_path, plots.band_top, plots.highest, plots.is_hot, plots.last_point),
     *(plots.limit_path, plots.limit_words, plots.line_path, plots.metric_name, plots.plot_top, plots.spark_top),
     plots.value_words,
     *(tabs.cell_words, tabs.origin_group, tabs.short_gib, tabs.state_words),
-    *(heading_lines, message_parts, size_text, verdict_words.now_rows, verdict_words.others_words),
+    *(heading_lines, tabs.message_parts, size_text, tabs.now_rows, tabs.others_words),
 )
 FUNCTIONS: Final[tuple[Callable[..., Any], ...]] = (
     *(marks.bar_parts, marks.cell_counts, marks.failed_count, marks.running_count),
-    *(meters.gpu_owners, meters.machine_meters),
+    *(plots.gpu_owners, plots.machine_meters),
     *(plots.measured_pods, plots.measured_seconds, plots.one_pod, plots.small_plots),
     *(tabs.attempt_options, tabs.by_heading, tabs.by_task, tabs.compare_options, tabs.first_failures, tabs.holders),
     *(tabs.log_query, tabs.log_volume, tabs.origin_counts, tabs.plugin_colours, tabs.pod_options),
     *(tabs.ranked_options, tabs.ranked_pods, tabs.rows_by_pod),
     *(timeline.attempt_heads, timeline.close_up, timeline.life_bars, timeline.many_picture, timeline.phase_bars),
     *(timeline.surface_labels, timeline.surfaces, timeline.timeline_picture),
-    *(verdict_words.verdict_facts, words.query),
+    *(tabs.verdict_facts, words.query),
 )
 KEYS: Final = (
     ("/", "search, or filter the list"),
@@ -72,30 +72,27 @@ VALUES: Final = {
 }
 
 
-def jobs_page(view: JobsView) -> str:
-    return _render("jobs.html", view, page="jobs", title="Jobs")
+def draw(template: str, **values: object) -> str:
+    """Return a page: `opened`, or `needs_token` with its style."""
+    return ENVIRONMENT.get_template(f"{template}.html").render(**values)
 
 
-def action_page(view: ActionView) -> str:
-    """Return the page that asks whether to act, for browsers without the script."""
-    return _render("action.html", view, page="action", title=view.plan.title)
+def jobs_page(frame: Frame, listing: Listing) -> str:
+    return draw("jobs", frame=frame, listing=listing, page="jobs", title="Jobs")
 
 
-def error_page(view: ErrorView) -> str:
+def action_page(frame: Frame, job: Job, plan: ActionPlan, refused: str = "") -> str:
+    """Return the dialog as a page, for browsers without the script; `refused`: why it was not done when asked for."""
+    return draw("action", frame=frame, uid=job.uid, plan=plan, refused=refused, page="action", title=plan.title)
+
+
+def error_page(frame: Frame, title: str, message: str) -> str:
     """Return the page that says what is wrong with the request."""
-    return _render("error.html", view, page="error", title=view.title)
+    return draw("error", frame=frame, message=message, page="error", title=title)
 
 
 def job_page(view: JobView) -> str:
-    return _render("job.html", view, page="job", title=view.job.run)
-
-
-def needs_token_page(style: str) -> str:
-    return ENVIRONMENT.get_template("needs_token.html").render(style=style)
-
-
-def opened_page() -> str:
-    return ENVIRONMENT.get_template("opened.html").render()
+    return draw("job", frame=view.frame, view=view, page="job", title=view.job.run)
 
 
 def draw_lines(logs: LogWindow, tasks: Iterable[marks.Named], q: str = "") -> LogWindow:
@@ -105,28 +102,19 @@ def draw_lines(logs: LogWindow, tasks: Iterable[marks.Named], q: str = "") -> Lo
     return msgspec.structs.replace(logs, items=(), html=str(html))
 
 
-def _render(template: str, view: Any, **values: str) -> str:
-    return ENVIRONMENT.get_template(template).render(view=view, **values)
-
-
 def compile_templates() -> None:
     """Compile all templates, so that no page waits for it."""
     for name in ENVIRONMENT.list_templates():
         ENVIRONMENT.get_template(name)
 
 
-def _environment() -> Environment:
-    """Return the environment. Each template is compiled once."""
-    environment = Environment(
-        loader=PackageLoader("pumice.ui"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        extensions=[HtmlContext],
-        auto_reload=False,
-    )
-    environment.filters |= {each.__name__: each for each in FILTERS}
-    environment.globals |= {each.__name__: each for each in FUNCTIONS} | VALUES
-    return environment
-
-
-ENVIRONMENT: Final = _environment()
+# Each template is compiled once.
+ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("pumice.ui"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    extensions=[HtmlContext],
+    auto_reload=False,
+)
+ENVIRONMENT.filters |= {each.__name__: each for each in FILTERS}
+ENVIRONMENT.globals |= {each.__name__: each for each in FUNCTIONS} | VALUES

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pumice.ui.detail_values import LogFilter
 from pumice.ui.values import Group
-from pumice.ui.views import OVERVIEW, TABS
 
+OVERVIEW: Final = "overview"
+TABS: Final = {  # of a job, with their labels
+    OVERVIEW: "Overview",
+    "resources": "Resources",
+    "rendered": "Pods as rendered",
+    "events": "Events",
+    "policies": "Policies",
+}
 _LONGEST: Final = 300
 _LARGEST: Final = 1 << 53
 _FIELDS: Final = 3
@@ -59,25 +66,12 @@ class JobQuery:
         if tab not in TABS:
             raise BadQueryError(f"tab: {tab}: must be one of {', '.join(TABS)}")
         step = _number(query, "step")
-        return cls(
-            uid=uid,
-            tab=tab,
-            attempt=0 if query.get("attempt") == "all" else _number(query, "attempt"),
-            pod=query.get("pod", ""),
-            task=query.get("task", ""),
-            stream=stream,
-            at=_number(query, "at"),
-            lines=_number(query, "lines"),
-            q=query.get("q", ""),
-            only=bool(query.get("only")),
-            whole=bool(query.get("whole")),
-            html=bool(query.get("html")),
-            compare=query.get("compare", ""),
-            after=query.get("after", ""),
-            step=None if step is None else float(step),
-            buckets=_number(query, "buckets"),
-            every=bool(query.get("every")),
-        )
+        fields: dict[str, Any] = {name: query.get(name, "") for name in ("pod", "task", "q", "compare", "after")}
+        fields |= {name: bool(query.get(name)) for name in ("only", "whole", "html", "every")}
+        fields |= {name: _number(query, name) for name in ("at", "lines", "buckets")}
+        fields["attempt"] = 0 if query.get("attempt") == "all" else _number(query, "attempt")
+        fields["step"] = None if step is None else float(step)
+        return cls(uid=uid, tab=tab, stream=stream, **fields)
 
     @property
     def after_number(self) -> int | None:

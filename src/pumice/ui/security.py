@@ -22,7 +22,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from pumice.ui.pages import needs_token_page, opened_page
+from pumice.ui.pages import draw
 
 OPEN: Final = "/open"  # the path that takes the token
 COOKIE: Final = "pumice"
@@ -107,7 +107,7 @@ class Gate:
         if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             response = web.Response(status=303, headers={**HEADERS, "Location": "/"})
         else:
-            response = web.Response(text=opened_page(), content_type="text/html", headers=HEADERS)
+            response = web.Response(text=draw("opened"), content_type="text/html", headers=HEADERS)
         response.set_cookie(COOKIE, self._cookie, httponly=True, samesite="Strict", path="/", max_age=_A_WEEK)
         return response
 
@@ -147,7 +147,7 @@ def needs_token() -> web.Response:
     """Return a page that says how to get one that is answered. It says nothing about what there is."""
     policy = f"default-src 'none'; style-src '{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'"
     headers = {**HEADERS, "Content-Security-Policy": policy, "Connection": "close"}
-    return web.Response(text=needs_token_page(_STYLE), content_type="text/html", status=403, headers=headers)
+    return web.Response(text=draw("needs_token", style=_STYLE), content_type="text/html", status=403, headers=headers)
 
 
 def refused() -> web.Response:

@@ -19,12 +19,12 @@ from pumice.store.run_errors import ConnectionFailed, NoSuchRun, RunError
 from pumice.ui import pages
 from pumice.ui.data.actions import ACTIONS
 from pumice.ui.data.runs import NoSuchJobError
+from pumice.ui.detail_values import Frame, LogWindow
 from pumice.ui.page_data import PageData
-from pumice.ui.queries import BadQueryError, JobQuery, group_of_query
+from pumice.ui.queries import OVERVIEW, BadQueryError, JobQuery, group_of_query
 from pumice.ui.security import Gate, Rate
 from pumice.ui.stream import Streams
-from pumice.ui.values import Value
-from pumice.ui.views import OVERVIEW, ActionView, ErrorView, Frame, JobsView
+from pumice.ui.values import Listing, Value
 from pumice.ui.words import ago
 
 _LARGEST_BODY: Final = 64 << 10
@@ -50,6 +50,7 @@ class PageServer:
         self.data = PageData(self.backend)
         self.streams = Streams(self.data)
         self._files = _static_files()
+        data = self.data
         app = web.Application(middlewares=[self.gate.middleware, self._errors], client_max_size=_LARGEST_BODY)
         app.router.add_get("/", self._jobs_page)
         app.router.add_get("/static/{name}", self._file)
@@ -57,26 +58,26 @@ class PageServer:
         app.router.add_get("/jobs/{uid}", self._job_page)
         app.router.add_get("/jobs/{uid}/actions/{name}", self._action_page)
         app.router.add_post("/jobs/{uid}/actions/{name}", self._action_form)
-        app.router.add_get("/api/info", self._info)
-        app.router.add_get("/api/jobs", self._listing)
-        app.router.add_get("/api/jobs/{uid}", self._job)
-        answers: Mapping[str, Callable[[JobQuery], Awaitable[Value]]] = {
-            "timeline": self.data.timeline,
-            "pods": self.data.pods,
-            "metrics": self.data.metrics,
-            "rendered": self.data.rendered,
-            "events": self.data.events,
-            "policies": self.data.policies,
-            "file": self.data.file,
-            "logs/search": self.data.search,
-            "logs/volume": self.data.volume,
+        answers: Mapping[str, Callable[[web.Request], Awaitable[Value]]] = {
+            "info": lambda _: data.info(),
+            "jobs": self._listing,
+            "jobs/{uid}": lambda request: data.job(request.match_info["uid"]),
+            "jobs/{uid}/logs": self._logs,
+            "jobs/{uid}/actions/{name}": lambda request: data.action_plan(request.match_info["uid"], _action(request)),
+            "jobs/{uid}/timeline": lambda request: data.timeline(_query(request)),
+            "jobs/{uid}/pods": lambda request: data.pods(_query(request)),
+            "jobs/{uid}/metrics": lambda request: data.metrics(_query(request)),
+            "jobs/{uid}/rendered": lambda request: data.rendered(_query(request)),
+            "jobs/{uid}/events": lambda request: data.events(_query(request)),
+            "jobs/{uid}/policies": lambda request: data.policies(_query(request)),
+            "jobs/{uid}/file": lambda request: data.file(_query(request)),
+            "jobs/{uid}/logs/search": lambda request: data.search(_query(request)),
+            "jobs/{uid}/logs/volume": lambda request: data.volume(_query(request)),
         }
-        for name, answer in answers.items():
-            app.router.add_get(f"/api/jobs/{{uid}}/{name}", _endpoint(answer))
-        app.router.add_get("/api/jobs/{uid}/logs", self._logs)
-        app.router.add_get("/api/jobs/{uid}/actions/{name}", self._plan)
+        for path, answer in answers.items():
+            app.router.add_get(f"/api/{path}", _endpoint(answer))
         app.router.add_post("/api/jobs/{uid}/actions/{name}", self._act)
-        app.router.add_get("/api/stream", self._stream)
+        app.router.add_get("/api/stream", self.streams.serve)
         self.http = HttpServer(app)
 
     async def start(self, port: int = 0) -> str:
@@ -101,13 +102,11 @@ class PageServer:
         return await self.data.frame(self.gate.form_token)
 
     async def _jobs_page(self, request: web.Request) -> web.Response:
-        query = request.query
-        group = group_of_query(query)
-        listing = await self.data.listing(group, query.get("q", ""), query.get("after", ""))
-        return _html(pages.jobs_page(JobsView(await self._frame(), listing)))
+        listing = await self._listing(request)
+        return _html(pages.jobs_page(await self._frame(), listing))
 
     async def _job_page(self, request: web.Request) -> web.Response:
-        query = JobQuery.of(request.match_info["uid"], request.query)
+        query = _query(request)
         view = await self.data.job_view(await self._frame(), query)
         if query.tab == OVERVIEW:
             view = await self.data.with_logs(view, query)
@@ -116,7 +115,7 @@ class PageServer:
     async def _action_page(self, request: web.Request) -> web.Response:
         uid, name = request.match_info["uid"], _action(request)
         job, plan = await self.data.job(uid), await self.data.action_plan(uid, name)
-        return _html(pages.action_page(ActionView(await self._frame(), job, plan)))
+        return _html(pages.action_page(await self._frame(), job, plan))
 
     async def _action_form(self, request: web.Request) -> web.Response:
         """Act, and redirect to the job, the new run or the list."""
@@ -125,7 +124,7 @@ class PageServer:
         if result.done:
             return web.Response(status=303, headers={"Location": f"/jobs/{result.uid}" if result.uid else "/"})
         job, plan = await self.data.job(uid), await self.data.action_plan(uid, name)
-        return _html(pages.action_page(ActionView(await self._frame(), job, plan, result.message)), status=409)
+        return _html(pages.action_page(await self._frame(), job, plan, result.message), status=409)
 
     async def _file(self, request: web.Request) -> web.Response:
         found = self._files.get(request.match_info["name"])
@@ -140,33 +139,18 @@ class PageServer:
 
     # --- data -----------------------------------------------------------------------------------------------------
 
-    async def _info(self, _request: web.Request) -> web.Response:
-        return _json(await self.data.info())
-
-    async def _listing(self, request: web.Request) -> web.Response:
+    async def _listing(self, request: web.Request) -> Listing:
         query = request.query
-        group = group_of_query(query)
-        return _json(await self.data.listing(group, query.get("q", ""), query.get("after", "")))
+        return await self.data.listing(group_of_query(query), query.get("q", ""), query.get("after", ""))
 
-    async def _job(self, request: web.Request) -> web.Response:
-        return _json(await self.data.job(request.match_info["uid"]))
-
-    async def _logs(self, request: web.Request) -> web.Response:
-        query = JobQuery.of(request.match_info["uid"], request.query)
+    async def _logs(self, request: web.Request) -> LogWindow:
+        query = _query(request)
         window = await self.data.logs(query)
-        if query.html:
-            window = pages.draw_lines(window, await self.data.tasks(query.uid), query.q)
-        return _json(window)
-
-    async def _plan(self, request: web.Request) -> web.Response:
-        return _json(await self.data.action_plan(request.match_info["uid"], _action(request)))
+        return pages.draw_lines(window, await self.data.tasks(query.uid), query.q) if query.html else window
 
     async def _act(self, request: web.Request) -> web.Response:
         result = await self.data.act(request.match_info["uid"], _action(request))
         return _json(result, 200 if result.done else 409)
-
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
-        return await self.streams.serve(request)
 
     @web.middleware
     async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -191,17 +175,19 @@ class PageServer:
         else:
             return response
         if request.path.startswith("/api/"):
-            return web.Response(
-                body=msgspec.json.encode({"error": message}), status=status, content_type="application/json"
-            )
-        return _html(pages.error_page(ErrorView(await self._frame(), title, message)), status=status)
+            return _json({"error": message}, status)
+        return _html(pages.error_page(await self._frame(), title, message), status=status)
 
 
-def _endpoint(work: Callable[[JobQuery], Awaitable[Value]]) -> Handler:
+def _endpoint(work: Callable[[web.Request], Awaitable[Value]]) -> Handler:
     async def answer(request: web.Request) -> web.Response:
-        return _json(await work(JobQuery.of(request.match_info["uid"], request.query)))
+        return _json(await work(request))
 
     return answer
+
+
+def _query(request: web.Request) -> JobQuery:
+    return JobQuery.of(request.match_info["uid"], request.query)
 
 
 def _action(request: web.Request) -> str:
@@ -215,7 +201,7 @@ def _html(text: str, status: int = 200) -> web.Response:
     return web.Response(text=text, content_type="text/html", status=status)
 
 
-def _json(value: Value, status: int = 200) -> web.Response:
+def _json(value: Value | dict[str, str], status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
 
 

@@ -34,15 +34,6 @@ _RETRY: Final = 1000  # milliseconds until a browser connects again
 _WRITE_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """An event. `id` is what the browser sends when it reconnects."""
-
-    kind: str
-    data: Any
-    id: str = ""
-
-
 @dataclass(slots=True)
 class Streams:
     data: PageData
@@ -68,11 +59,11 @@ class Streams:
             source = self._job(query, last) if uid else self._jobs()
             async for event in source:
                 # A browser that does not read is disconnected.
-                await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
+                await asyncio.wait_for(response.write(event), _WRITE_SECONDS)
         except (NoSuchJobError, RunError):
             # The run was removed, or cannot be read. Not a 404: a browser could not tell it from a server that is away.
             with suppress(ConnectionError):
-                await response.write(_encoded(Sent("gone", {})))
+                await response.write(_event("gone", {}))
         except (ConnectionError, TimeoutError):
             return response
         finally:
@@ -92,7 +83,7 @@ class Streams:
             except TimeoutError:
                 continue
 
-    async def _jobs(self) -> AsyncIterator[Sent]:
+    async def _jobs(self) -> AsyncIterator[bytes]:
         """Yield the jobs that change, those that are gone, and the numbers of the filters."""
         seen: SeenJobs | None = None
         beat = float("-inf")
@@ -100,15 +91,15 @@ class Streams:
         async for now in self._ticks():
             seen, changes = await self.data.changed_jobs(seen)
             for kind, value in changes:
-                yield Sent(kind, value)
+                yield _event(kind, value)
             if (told := self.data.observer.notices()) != notices:
                 notices = told
-                yield Sent("notice", notices)
+                yield _event("notice", notices)
             if now - beat >= _BEAT:
                 beat = now
-                yield Sent("beat", {"time": self.data.backend.now()})
+                yield _event("beat", {"time": self.data.backend.now()})
 
-    async def _job(self, query: JobQuery, last: str) -> AsyncIterator[Sent]:
+    async def _job(self, query: JobQuery, last: str) -> AsyncIterator[bytes]:
         """Yield the changes of one job after the entry and the line that `last` names."""
         at = JobPosition.parse(last)
         beat = float("-inf")
@@ -119,23 +110,24 @@ class Streams:
         async for now in self._ticks():
             at, changes = await self.data.changed_job(query, at)
             for kind, value in changes:
-                yield Sent(kind, value, str(at))
+                yield _event(kind, value, at)
             if (told := self.data.observer.notices()) != notices:
                 notices = told
-                yield Sent("notice", notices, str(at))
+                yield _event("notice", notices, at)
             before, read = read, time.monotonic()
             lines = await self.data.new_lines(query, at, None if before is None else read - before)
             if lines is not None:
                 at = JobPosition(at.seq, lines.total, at.samples)
-                yield Sent("line", draw_lines(lines, tasks) if query.html else lines, str(at))
+                yield _event("line", draw_lines(lines, tasks) if query.html else lines, at)
             if now - beat >= _BEAT:
                 beat = now
                 waiting, changes = await self.data.changed_waiting(query, waiting)
                 for kind, value in changes:
-                    yield Sent(kind, value, str(at))
-                yield Sent("beat", {"time": self.data.backend.now()}, str(at))
+                    yield _event(kind, value, at)
+                yield _event("beat", {"time": self.data.backend.now()}, at)
 
 
-def _encoded(event: Sent) -> bytes:
-    head = f"id: {event.id}\n" if event.id else ""
-    return f"{head}event: {event.kind}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"
+def _event(kind: str, data: Any, at: JobPosition | str = "") -> bytes:
+    """Return an event. `at` is what the browser sends when it reconnects."""
+    head = f"id: {at}\n" if at else ""
+    return f"{head}event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"

@@ -19,9 +19,9 @@ from pumice.engines.local.scheduling.machine import read_machine
 from pumice.store.files.run_store import RECORD, RunStore
 from pumice.ui import pages
 from pumice.ui.data.runs import NoSuchJobError
-from pumice.ui.queries import BadQueryError, JobPosition, JobQuery, group_of_query
+from pumice.ui.detail_values import Frame
+from pumice.ui.queries import OVERVIEW, TABS, BadQueryError, JobPosition, JobQuery, group_of_query
 from pumice.ui.values import Group, Job, PodState
-from pumice.ui.views import OVERVIEW, TABS, Frame, JobsView
 from scripts.made_jobs import JOBS
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from scripts.made_stories import _HOSTILE, RESTART_JOB, bert, stories, sweep
@@ -237,7 +237,7 @@ def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     assert hint.command.endswith("qwen-sft.yaml --fit")
     assert [each.job for each in job.waiting.queue if each.is_this] == ["qwen-sft:1"]
     assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
-    page = pages.jobs_page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))
+    page = pages.jobs_page(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", ""))
     assert "0 of 8, starts all together" in page
     page = pages.job_page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery("qwen-sft")))
     hints = page.partition("What would start it now</h2>")[2].partition("</section>")[0]
@@ -300,7 +300,7 @@ def test_a_long_list_has_pages(alone: Made, monkeypatch: pytest.MonkeyPatch) -> 
     seen, after, said = [], "", []
     while True:
         listing = alone.data.listing(Group.ALL, "", after)
-        page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), listing))
+        page = pages.jobs_page(Frame(alone.data.info(), "token"), listing)
         said.append(page.partition(" of 6 jobs")[0].rpartition("> ")[2])
         seen += [row.run for row in listing.items]
         if not (after := listing.after):
@@ -308,7 +308,7 @@ def test_a_long_list_has_pages(alone: Made, monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(seen) == [f"pytorch-job:{number}" for number in (1, 2, 3, 4, 5, 9)]
     assert said == ["1 to 2", "3 to 4", "5 to 6"]
     none = alone.data.listing(Group.WAITING, "pytorch", "")
-    page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), none))
+    page = pages.jobs_page(Frame(alone.data.info(), "token"), none)
     assert "No job matches “pytorch” among those under “Waiting”." in page
     assert "6 jobs under other filters" in page
 
@@ -362,7 +362,7 @@ def test_arguments_are_shown_beside_the_note_found_and_escaped(alone: Made) -> N
     assert (row.args, row.identity) == (tuple(args), "--lr 0.1 '<b>' --key=*** · urgent")
     assert alone.data.listing(Group.ALL, "0.2", "").items == ()
     frame, shown = Frame(alone.data.info(), "token"), "--lr 0.1 &#39;&lt;b&gt;&#39; --key=***"
-    assert f">{shown} · urgent<" in pages.jobs_page(JobsView(frame, alone.data.listing(Group.ALL, "", "")))
+    assert f">{shown} · urgent<" in pages.jobs_page(frame, alone.data.listing(Group.ALL, "", ""))
     remark = alone.data.action_plan(run.record.uid, "again").remark
     assert "with its options (--note urgent -- --lr 0.1 '<b>' --key=***)." in remark
 
@@ -410,7 +410,7 @@ def test_every_tab_of_every_job_has_its_values(made: Made, tab: str) -> None:
 def test_a_page_of_a_hostile_job_has_no_markup_of_it(made: Made, tab: str) -> None:
     frame, query = Frame(made.data.info(), "token"), JobQuery("hostile", tab=tab, q="<script>")
     view = made.data.with_logs(made.data.job_view(frame, query), query)
-    listing = pages.jobs_page(JobsView(frame, made.data.listing(Group.ALL, "", "")))
+    listing = pages.jobs_page(frame, made.data.listing(Group.ALL, "", ""))
     for page in (pages.job_page(view), listing):
         assert "hostile" in page
         assert "<script>fetch" not in page
@@ -539,7 +539,7 @@ def test_damaged_runs_are_listed_with_what_is_wrong(alone: Made) -> None:
     assert rows["pytorch-job:9"].damaged == f"run.json is missing; {files}"
     assert {row.group for row in rows.values()} == {Group.FAILED}
     assert alone.data.listing(Group.ALL, "", "").counts[Group.FAILED] == 4, "what cannot be read neither waits nor runs"
-    page = pages.jobs_page(JobsView(Frame(alone.data.info(), "token"), alone.data.listing(Group.ALL, "", "")))
+    page = pages.jobs_page(Frame(alone.data.info(), "token"), alone.data.listing(Group.ALL, "", ""))
     assert 'href="/jobs/"' not in page, "a run without a record has no page"
     assert page.count('id="job-pytorch-job:9"') == 1
     assert rows["pytorch-job:3"].damaged == "6 entries of the journal cannot be read"

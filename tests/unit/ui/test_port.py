@@ -31,7 +31,7 @@ from pumice.store.journal import read_journal
 from pumice.store.logs.log_reader import LogReader
 from pumice.store.sample_file import read_samples
 from pumice.ui.data.states import counted_pods
-from pumice.ui.figures.meters import machine_meters
+from pumice.ui.figures.plots import machine_meters
 from pumice.ui.security import TOKEN_HEADER, Gate
 from pumice.ui.server import PageServer
 from pumice.ui.values import Info, PodState, Reservation, Resources

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pumice.client.backend import Backend, Change, RemoveRun, RestartRun, ResumeRun, StopRun, SuspendRun
+from pumice.client.backend import Backend, RemoveRun, RestartRun, ResumeRun, StopRun, SuspendRun
 from pumice.client.observer import Observed, Refusals, Repeat
 from pumice.model.problem import FLAGS
 from pumice.model.text import plural, shown_words
-from pumice.store.history.run_history import RunHistory
 from pumice.store.run_errors import RunError
 from pumice.store.run_record import SECRETS_MISSING, RunRecord
 from pumice.ui.data.machine import freed_by
@@ -112,7 +111,7 @@ _ON_CLUSTER: Final = {
     ),
 }
 ACTIONS: Final = tuple(_WORDS)
-_CHANGES: Final[Mapping[str, type[Change | Repeat]]] = {
+_CHANGES: Final[Mapping[str, type[StopRun | SuspendRun | ResumeRun | RestartRun | RemoveRun | Repeat]]] = {
     SUSPEND: SuspendRun,
     RESUME: ResumeRun,
     RESTART: RestartRun,
@@ -166,11 +165,9 @@ def action_plan(seen: Observed, name: str, refusals: Refusals) -> ActionPlan:
     number = 0 if seen.is_over else len(alive)
     phase = status.phase if status.finished is not None else history.job.status.state.phase or status.phase
     pods = plural(number, "pod")
-    ends = (
-        f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {_grace(history)} s"
-        if number
-        else "no pod runs"
-    )
+    given = [task.pod_spec.get("terminationGracePeriodSeconds") for task in history.job.spec.tasks]
+    grace = max((seconds for seconds in given if isinstance(seconds, int)), default=_GRACE)
+    ends = f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {grace} s" if number else "no pod runs"
     again = _again(record, history.source.text) if name == AGAIN else ""
     texts = {
         "run": record.ref,
@@ -202,24 +199,14 @@ def _again(record: RunRecord, source: str) -> str:
     words += ["--note", record.note] if record.note else []
     typed = " ".join([shlex.join(words), *(["--", shown_words(record.args)] if record.args else [])]).strip()
     options = f", with its options ({typed})" if typed else ", with its options"
-    changed = f" {record.file} is no longer the same, and is not used." if _has_changed(record, source) else ""
+    has_changed = False
+    if source and record.file not in ("", "-"):
+        try:
+            has_changed = source not in (Path(record.workdir) / record.file).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            has_changed = True
+    changed = f" {record.file} is no longer the same, and is not used." if has_changed else ""
     return f"The new run uses the Job as {record.ref} was submitted{options}.{changed}"
-
-
-def _has_changed(record: RunRecord, source: str) -> bool:
-    """Return whether the file no longer has the Job as it was submitted. False if nothing is known of it."""
-    if record.file in ("", "-") or not source:
-        return False
-    try:
-        return source not in (Path(record.workdir) / record.file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return True
-
-
-def _grace(history: RunHistory) -> int:
-    """Return the longest grace period of the pods, in seconds."""
-    given = [task.pod_spec.get("terminationGracePeriodSeconds") for task in history.job.spec.tasks]
-    return max((seconds for seconds in given if isinstance(seconds, int)), default=_GRACE)
 
 
 async def act(backend: Backend, seen: Observed, name: str, refusals: Refusals) -> ActionResult:
@@ -227,12 +214,14 @@ async def act(backend: Backend, seen: Observed, name: str, refusals: Refusals) -
     ref = seen.ref
     if why := why_not(seen, name, refusals):
         return ActionResult(done=False, message=f"{ref}: {why}", uid=ref.uid, run=str(ref))
+    is_held = GROUPS[seen.status.outcome] is Group.SUSPENDED
+    change = RemoveRun(is_held) if name == DELETE else _CHANGES[name]()
     try:
-        if name == AGAIN:
+        if isinstance(change, Repeat):
             again = await backend.repeat(ref)
             done = "was created" if seen.flags else "is queued"
             return ActionResult(done=True, message=f"{again} {done}", uid=again.uid, run=str(again))
-        await backend.change(ref, _change(seen, name))
+        await backend.change(ref, change)
     except (RunError, OSError) as error:
         message = error.text(FLAGS) if isinstance(error, RunError) else str(error)
         return ActionResult(done=False, message=message, uid=ref.uid, run=str(ref))
@@ -240,10 +229,3 @@ async def act(backend: Backend, seen: Observed, name: str, refusals: Refusals) -
         return ActionResult(done=True, message=f"{ref} was deleted")
     done = {SUSPEND: "is being suspended", RESUME: "is queued", RESTART: "restarts", STOP: "is being stopped"}[name]
     return ActionResult(done=True, message=f"{ref} {done}", uid=ref.uid, run=str(ref))
-
-
-def _change(seen: Observed, name: str) -> Change:
-    if name == DELETE:
-        return RemoveRun(GROUPS[seen.status.outcome] is Group.SUSPENDED)
-    changes: dict[str, Change] = {SUSPEND: SuspendRun(), RESUME: ResumeRun(), RESTART: RestartRun(), STOP: StopRun()}
-    return changes[name]

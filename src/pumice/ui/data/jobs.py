@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from pumice.client.observer import ListedRun, Observed, Observer, Refusals
 from pumice.diagnosis.code_change import code_change_words
 from pumice.diagnosis.outcome import Outcome, held_text
 from pumice.diagnosis.verdict_lines import lead_text
-from pumice.model import job as model
 from pumice.model.findings import SPEC
 from pumice.reconcile.ledger import most_attempts
 from pumice.runtime.recently_used import RecentlyUsed
@@ -26,8 +26,15 @@ from pumice.store.run_record import RunStatus
 from pumice.ui.data.actions import actions_of
 from pumice.ui.data.machine import waiting
 from pumice.ui.data.runs import RunList, key_of
-from pumice.ui.data.states import AttemptStates, attempt_states, attempts, counted_pods, task_pods
-from pumice.ui.data.verdict import earlier_attempts, line_of, verdict
+from pumice.ui.data.states import (
+    AttemptStates,
+    attempt_states,
+    attempts,
+    counted_pods,
+    earlier_attempts,
+    task_pods,
+    verdict,
+)
 from pumice.ui.values import (
     FAILED_STATES,
     GROUPS,
@@ -105,15 +112,15 @@ class JobData:
     async def _fields(self, seen: Observed, *, with_queue: bool = False) -> dict[str, Any]:
         waits = await self.waiting(seen, with_queue=with_queue)
         states = await asyncio.to_thread(attempt_states, seen.history, seen.history.attempt, over=seen.is_over)
-        line = _first_failure(states) or await self._newest_line(seen.ref)
+        line = None
+        if states.failures and (said := states.failures[0].end.last_line):
+            pod, end = states.failures[0].pod, states.failures[0].end
+            line = LastLine(pod=pod.short_name, task=pod.task, text=said[:_LONGEST_LINE], time=end.finished_at)
+        else:
+            with suppress(OSError, ValueError, LookupError, RunError):
+                found = await self.observer.newest_line(seen.ref)
+                line = None if found is None else _last_line(found)
         return await asyncio.to_thread(_fields, seen, states, waits, self.backend.now()) | {"last_line": line}
-
-    async def _newest_line(self, run: RunRef) -> LastLine | None:
-        try:
-            found = await self.observer.newest_line(run)
-        except (OSError, ValueError, LookupError, RunError):
-            return None
-        return None if found is None else _last_line(found)
 
 
 def counts(runs: Sequence[ListedRun]) -> dict[Group, int]:
@@ -142,15 +149,15 @@ def _job(seen: Observed, fields: dict[str, Any], refusals: Refusals) -> Job:
         budget=RetryBudget(
             spent=history.spent,
             limit=spec.max_retry or status.max_attempts,
-            line=line_of(source, SPEC / "maxRetry"),
+            line=source.line(SPEC / "maxRetry"),
         ),
         actions=actions_of(seen, refusals),
         min_available=spec.min_available or history.job.total_replicas,
-        min_available_line=line_of(source, SPEC / "minAvailable"),
+        min_available_line=source.line(SPEC / "minAvailable"),
         min_success=spec.min_success,
-        min_success_line=line_of(source, SPEC / "minSuccess"),
+        min_success_line=source.line(SPEC / "minSuccess"),
         deadline=deadline,
-        deadline_line=line_of(source, SPEC / "activeDeadlineSeconds"),
+        deadline_line=source.line(SPEC / "activeDeadlineSeconds"),
         events=history.events.total,
         fired=len(history.fired),
         directory=seen.directory,
@@ -176,8 +183,14 @@ def _fields(seen: Observed, states: AttemptStates, waits: Waiting | None, now: d
         about = history.events.about(history.job.status)
         status = msgspec.structs.replace(status, phase=state.phase, reason=state.reason, message=about)
     tasks = task_pods(history, states) if seen.pods_known else counted_pods(history.job)
-    counts = states.counts() if seen.pods_known else _counted(history.job)
+    counts = states.counts()
+    if not seen.pods_known:  # what the controller of a cluster counts
+        of_job = history.job.status
+        numbers = (of_job.running, of_job.succeeded, of_job.failed, of_job.pending)
+        kinds = (PodState.RUNNING, PodState.DONE, PodState.FAILED, PodState.WAITING)
+        counts = {state: count for state, count in zip(kinds, numbers, strict=True) if count}
     lead, text = _sentence(seen, status, (states, counts), waits)
+    lost = history.damaged
     return {
         "uid": record.uid,
         "run": record.ref,
@@ -214,15 +227,8 @@ def _fields(seen: Observed, states: AttemptStates, waits: Waiting | None, now: d
         "code": code_change_words(status.code_change) if status.code_change is not None else "",
         "hang": None if over else history.status.hang,
         "published": () if over else history.status.published,
-        "damaged": _damage(history.damaged),
+        "damaged": f"{lost} {'entry' if lost == 1 else 'entries'} of the journal cannot be read" if lost else "",
     }
-
-
-def _counted(job: model.Job) -> dict[PodState, int]:
-    """Return how many pods the controller of a cluster counts in each state."""
-    status = job.status
-    found = {PodState.RUNNING: status.running, PodState.DONE: status.succeeded, PodState.FAILED: status.failed}
-    return {state: count for state, count in {**found, PodState.WAITING: status.pending}.items() if count}
 
 
 def _sentence(
@@ -238,12 +244,16 @@ def _sentence(
         said = (held_text(history.job.status.state) or "suspended") if seen.flags else status.text
         return "", f"{said}: it can be resumed" if status.outcome is Outcome.SUSPENDED else status.note
     if status.outcome is Outcome.SUCCEEDED:
-        return "", f"{history.status.pods.succeeded} succeeded{_in_attempt(history.attempt)}"
+        number = history.attempt
+        again = "" if number == 1 else f", in the {number}{_SUFFIXES.get(number, 'th')} attempt"
+        return "", f"{history.status.pods.succeeded} succeeded{again}"
     if status.finished is not None:
         lead = "" if status.verdict is None else lead_text(status.verdict)
         return lead, status.text or status.message or status.reason
     if seen.is_over:
-        return "", _where(seen)
+        # It has not ended, and has no process here.
+        where = f"runs on {seen.record.host}" if seen.elsewhere else "its process was killed"
+        return "", "it had not ended when it was exported" if seen.ref.opened else where
     lead, parts = "", []
     first = states.verdict.first if states.verdict is not None else None
     if first is not None:
@@ -263,21 +273,6 @@ def _sentence(
         can = "can still" if total - sum(counts.get(each, 0) for each in FAILED_STATES) >= wanted else "can no longer"
         parts.append(f"minSuccess {wanted} {can} be reached")
     return lead, ", ".join(parts)
-
-
-def _where(seen: Observed) -> str:
-    """Say what is known of a run that has not ended, and has no process here."""
-    if seen.ref.opened:
-        return "it had not ended when it was exported"
-    return f"runs on {seen.record.host}" if seen.elsewhere else "its process was killed"
-
-
-def _first_failure(states: AttemptStates) -> LastLine | None:
-    """Return the last line of the pod that failed first; None if it printed nothing, or none failed."""
-    if not states.failures or not states.failures[0].end.last_line:
-        return None
-    pod, end = states.failures[0].pod, states.failures[0].end
-    return LastLine(pod=pod.short_name, task=pod.task, text=end.last_line[:_LONGEST_LINE], time=end.finished_at)
 
 
 def _last_line(batch: LogBatch) -> LastLine:
@@ -309,13 +304,3 @@ def _damaged(run: ListedRun) -> JobRow:
         text=why,
         damaged=why,
     )
-
-
-def _damage(entries: int) -> str:
-    if not entries:
-        return ""
-    return f"{entries} {'entry' if entries == 1 else 'entries'} of the journal cannot be read"
-
-
-def _in_attempt(number: int) -> str:
-    return "" if number == 1 else f", in the {number}{_SUFFIXES.get(number, 'th')} attempt"

@@ -28,7 +28,6 @@ _MOST_ERRORS: Final = 200  # that are sent with a share of the lines
 _BUCKETS: Final = 200
 _SCANNED: Final = 64 << 20  # bytes that one request searches for errors
 _MOST_VIEWS: Final = 8
-_MOST_LOGS: Final = 3
 _RANK: Final = re.compile(r"^(?:\[rank\d+\]:|rank \d+:)\s*")
 
 
@@ -46,13 +45,19 @@ class _View:
         return self.before[-1]
 
     def update(self, index: NumberedLog) -> None:
-        files = [_has_file(self.chosen, each.execution.pod, each.execution.attempt) for each in index.parts]
+        pod, task, attempt, stream = self.chosen.pod, self.chosen.task, self.chosen.attempt, self.chosen.stream
+        files = [
+            pod in ("", each.pod) and task in ("", each.pod.rpartition("-")[0]) and attempt in (0, each.attempt)
+            for each in (part.execution for part in index.parts)
+        ]
         for row in range(self.seen, len(index.seqs)):
-            number = index.part[row]
+            number, flags = index.part[row], index.flags[row]
             if number >= 0:
-                wanted = files[number] and _has_stream(self.chosen.stream, index.flags[row], index.times[row])
+                wanted = files[number] and (stream in ("", stream_of(index.times[row], flags)) or bool(flags & GAP))
             else:
-                wanted = _has_mark(self.chosen, index.marks[index.begin[row]])
+                mark = index.marks[index.begin[row]]
+                of_this = not stream and task in ("", PUMICE) and attempt in (0, mark.attempt)
+                wanted = of_this and pod in ("", mark.pod)
             if wanted:
                 self.rows.append(row)
                 self.before.append(self.before[-1] + index.lines[row])
@@ -117,19 +122,15 @@ class RunLog:
         view = self.view(chosen)
         step = max(1, -(-(view.total - begin) // most))
         every = self.window(chosen, view.total, 1)
-        numbers = set(range(begin, view.total, step)) | set(self._errors(view, begin)[:_MOST_ERRORS])
-        items = tuple(line for number in sorted(numbers) for line in self._lines(view, number, 1))
-        return msgspec.structs.replace(every, at=begin, items=items, share=step)
-
-    def _errors(self, view: _View, begin: int) -> list[int]:
-        """Return the numbers of the lines with an error from a number on."""
-        found = []
+        errors: list[int] = []
         for position in range(max(0, bisect_right(view.before, begin) - 1), len(view.rows)):
             row = view.rows[position]
             if self.index.errors[row]:
                 lines = enumerate(self.index.text(row), view.before[position])
-                found += [number for number, text in lines if number >= begin and ERROR.match(text)]
-        return found
+                errors += [number for number, text in lines if number >= begin and ERROR.match(text)]
+        numbers = set(range(begin, view.total, step)) | set(errors[:_MOST_ERRORS])
+        items = tuple(line for number in sorted(numbers) for line in self._lines(view, number, 1))
+        return msgspec.structs.replace(every, at=begin, items=items, share=step)
 
     def _lines(self, view: _View, begin: int, count: int, *, whole: bool = False) -> list[LogLine]:
         index, found = self.index, list[LogLine]()
@@ -218,6 +219,14 @@ class RunLog:
             best = max(filter(None, (best, found[-1] if found else last)))
         return None if best is None else view.number(*best)
 
+    def last_times(self) -> dict[str, dt.datetime]:
+        """Return when each pod printed its last line, as far as the log was read. Any thread may call it."""
+        found: dict[str, int] = {}
+        for each in list(self.index.parts):
+            if each.rows:
+                found[each.execution.pod] = max(self.index.times[each.rows[-1]], found.get(each.execution.pod, 0))
+        return {pod: moment_of(moment) for pod, moment in found.items() if moment}
+
     def first_error(self, chosen: LogFilter) -> int | None:
         """Return the number of the first line that looks like an error."""
         view, index = self.view(chosen), self.index
@@ -227,27 +236,6 @@ class RunLog:
             return None
         line = next((line for line, text in enumerate(index.text(row)) if ERROR.match(text)), 0)
         return view.number(row, line)
-
-
-@dataclass(slots=True)
-class Logs:
-    """The logs of the runs that were looked at last."""
-
-    _logs: RecentlyUsed[str, RunLog] = field(default_factory=lambda: RecentlyUsed(_MOST_LOGS))  # by uid
-
-    def of(self, uid: str, index: NumberedLog) -> RunLog:
-        known = self._logs.get(uid)
-        return self._logs.keep(uid, RunLog(index) if known is None or known.index is not index else known)
-
-    def last_times(self, uid: str) -> dict[str, dt.datetime]:
-        """Return when each pod printed its last line, as far as the log was read. Any thread may call it."""
-        known, found = self._logs.get(uid), dict[str, int]()
-        if known is None:
-            return {}
-        for each in list(known.index.parts):
-            if each.rows:
-                found[each.execution.pod] = max(known.index.times[each.rows[-1]], found.get(each.execution.pod, 0))
-        return {pod: moment_of(moment) for pod, moment in found.items() if moment}
 
 
 def _pattern(q: str) -> re.Pattern[bytes]:
@@ -282,7 +270,11 @@ def _line(
             kind=mark.kind,
         )
     execution = log.execution(row)
-    content, redraws = (content, 0) if whole else _last_drawn(content)
+    redraws = 0
+    if b"\r" in content and not whole:
+        # What a terminal shows of a line in the end, and how many parts before it a carriage return replaced.
+        *replaced, content = [part for part in content.split(b"\r") if part] or [b""]
+        redraws = len(replaced)
     cut = len(content) > _LONGEST and not whole
     # Half of a character at the cut is left out.
     text = content[:_LONGEST].decode("utf-8", "ignore") if cut else content.decode("utf-8", "replace")
@@ -302,28 +294,6 @@ def _line(
         redraws=redraws,
         kind="gap" if log.flags[row] & GAP else "line",
     )
-
-
-def _last_drawn(content: bytes) -> tuple[bytes, int]:
-    """Return what a terminal shows of a line in the end, and how many parts before it a carriage return replaced."""
-    if b"\r" not in content:
-        return content, 0
-    *replaced, last = [part for part in content.split(b"\r") if part] or [b""]
-    return last, len(replaced)
-
-
-def _has_file(chosen: LogFilter, pod: str, attempt: int) -> bool:
-    return chosen.pod in ("", pod) and chosen.task in ("", pod.rpartition("-")[0]) and chosen.attempt in (0, attempt)
-
-
-def _has_stream(stream: str, flags: int, time: int) -> bool:
-    return stream in ("", stream_of(time, flags)) or bool(flags & GAP)
-
-
-def _has_mark(chosen: LogFilter, mark: Mark) -> bool:
-    if chosen.stream or chosen.task not in ("", PUMICE) or chosen.attempt not in (0, mark.attempt):
-        return False
-    return chosen.pod in ("", mark.pod)
 
 
 def _moment(nanoseconds: int) -> dt.datetime | None:

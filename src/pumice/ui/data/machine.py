@@ -54,7 +54,11 @@ def waiting(capacity: Capacity, found: WaitingRun, record: RunRecord, *, with_qu
         hints=tuple(Hint(text=each.text, command=each.command or "") for each in why.hints)
         or _never_fits(capacity, record, why),
         queue=tuple(_entries(capacity, record)) if with_queue else (),
-        evidence=_evidence(why) or msgspec.UNSET,
+        evidence=tuple(
+            Evidence(subject=f"{each.kind} {each.name}".strip(), field=each.field, since=each.since, text=each.text)
+            for each in why.evidence
+        )
+        or msgspec.UNSET,
     )
 
 
@@ -106,15 +110,6 @@ def _entries(capacity: Capacity, record: RunRecord) -> Iterator[QueueEntry]:
             needs=needs_text(other.demand, 0),
             is_this=other.uid == record.uid,
         )
-
-
-def _evidence(why: Why) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence(
-            subject=" ".join(filter(None, (each.kind, each.name))), field=each.field, since=each.since, text=each.text
-        )
-        for each in why.evidence
-    )
 
 
 def _never_fits(capacity: Capacity, record: RunRecord, why: Why) -> tuple[Hint, ...]:

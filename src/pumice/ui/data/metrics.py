@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,9 +14,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.client.backend import RunRef
-from pumice.client.observer import Observer, Samples
-from pumice.runtime.recently_used import RecentlyUsed
+from pumice.client.observer import Samples
 from pumice.store.sample_file import Sample
 from pumice.ui.detail_values import Metric, Metrics, Series
 
@@ -23,7 +22,6 @@ _MOST_LINES: Final = 64
 _MOST_OUTLIERS: Final = 6
 _POINTS: Final = 240
 _LOW, _MIDDLE, _HIGH = 0.05, 0.5, 0.95
-_MOST_RUNS: Final = 4
 _MOST_POINTS: Final = 2000  # of a pod that are kept in memory
 
 Values = Sequence[float | None]
@@ -111,31 +109,14 @@ class RunSeries:
 
     def _add(self, samples: Sequence[Sample]) -> None:
         for each in samples:
-            of_attempt = self.series.get(each.attempt)
-            if of_attempt is None:
-                of_attempt = self.series[each.attempt] = {}
-            series = of_attempt.get(each.pod)
-            if series is None:
-                series = of_attempt[each.pod] = PodSeries()
-            series.add(each)
-
-
-@dataclass(slots=True)
-class SampleCache:
-    """The samples of the runs that were looked at last."""
-
-    observer: Observer
-    _runs: RecentlyUsed[RunRef, RunSeries] = field(default_factory=lambda: RecentlyUsed(_MOST_RUNS))
-
-    def of(self, run: RunRef) -> RunSeries:
-        return self._runs.keep(run, self._runs.get(run) or RunSeries(self.observer.samples(run)))
+            self.series.setdefault(each.attempt, defaultdict(PodSeries))[each.pod].add(each)
 
 
 def _merged(series: Mapping[int, Mapping[str, PodSeries]]) -> dict[str, PodSeries]:
-    found: dict[str, PodSeries] = {}
+    found: dict[str, PodSeries] = defaultdict(PodSeries)
     for number in sorted(series):
         for pod, each in series[number].items():
-            whole = found.setdefault(pod, PodSeries())
+            whole = found[pod]
             for name in ("times", "cpu", "memory", "gpu", "gpu_memory"):
                 getattr(whole, name).extend(getattr(each, name))
     return found
@@ -213,7 +194,10 @@ def _metric(empty: Metric, by_pod: Mapping[str, Values], pod: str) -> Metric:
         others = [Series(pod=name, points=_rounded(values)) for name, values in by_pod.items() if name != pod]
         return msgspec.structs.replace(empty, series=(*chosen, *others))
     columns = [sorted(each for each in column if each is not None) for column in zip(*by_pod.values(), strict=True)]
-    low, median, high = ([_quantile(column, part) for column in columns] for part in (_LOW, _MIDDLE, _HIGH))
+    low, median, high = (
+        [column[min(int(part * len(column)), len(column) - 1)] if column else None for column in columns]
+        for part in (_LOW, _MIDDLE, _HIGH)
+    )
     far = {name: _outside(values, low, high) for name, values in by_pod.items() if name != pod}
     outliers = [name for name in sorted(far, key=lambda name: -far[name])[:_MOST_OUTLIERS] if far[name] > 0]
     return msgspec.structs.replace(
@@ -223,10 +207,6 @@ def _metric(empty: Metric, by_pod: Mapping[str, Values], pod: str) -> Metric:
         low=_rounded(low),
         high=_rounded(high),
     )
-
-
-def _quantile(column: Sequence[float], part: float) -> float | None:
-    return column[min(int(part * len(column)), len(column) - 1)] if column else None
 
 
 def _outside(values: Values, low: Values, high: Values) -> float:

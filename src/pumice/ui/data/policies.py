@@ -11,7 +11,6 @@ from pumice.model.job import LifecyclePolicy, Manifest
 from pumice.model.vocabulary import SERVER_FIELDS
 from pumice.store.history.run_history import Fired, RunHistory
 from pumice.store.job_source import JobSource
-from pumice.ui.data.verdict import line_of
 from pumice.ui.detail_values import File, Firing, Policies, PolicyRow
 from pumice.ui.values import RetryBudget
 from pumice.yaml.marks import Mark
@@ -32,29 +31,33 @@ _WHY_NOT: Final = {
 
 def policies(history: RunHistory) -> Policies:
     """Return the policies of the job and of its tasks, those that fired first."""
-    source = history.source
-    rows = [_row(history, source, *each) for each in _all(history)]
-    spec = history.job.spec
+    source, spec = history.source, history.job.spec
+    rows = [
+        _row(history, source, path / "policies" / number, task, policy)
+        for path, task, written in (
+            (SPEC, "", spec.policies),
+            *((SPEC / "tasks" / position, task.name, task.policies) for position, task in enumerate(spec.tasks)),
+        )
+        for number, policy in enumerate(written)
+    ]
+    rehearse, first = "", None if history.outcome is None else history.outcome.first
+    if first is not None and first.code and history.record.marks is not None:
+        # The command that plays the first failure in virtual time.
+        seconds = 1 if first.age is None else int(max(1.0, first.age))
+        rehearse = f"pumice simulate {history.record.file} --fail {first.pod}@{seconds}s:{first.code}"
     return Policies(
         items=tuple(sorted(rows, key=lambda row: -len(row.firings))),
-        budget=RetryBudget(spent=history.spent, limit=spec.max_retry, line=line_of(source, SPEC / "maxRetry")),
-        rehearse=_rehearse(history),
+        budget=RetryBudget(spent=history.spent, limit=spec.max_retry, line=source.line(SPEC / "maxRetry")),
+        rehearse=rehearse,
     )
-
-
-def _all(history: RunHistory) -> Iterator[tuple[Path, str, LifecyclePolicy]]:
-    for number, policy in enumerate(history.job.spec.policies):
-        yield SPEC / "policies" / number, "", policy
-    for position, task in enumerate(history.job.spec.tasks):
-        for number, policy in enumerate(task.policies):
-            yield SPEC / "tasks" / position / "policies" / number, task.name, policy
 
 
 def _row(history: RunHistory, source: JobSource, path: Path, task: str, policy: LifecyclePolicy) -> PolicyRow:
     fired = [each for each in history.fired if tuple(each.event.policy) == tuple(path)]
     events, codes = policy.all_events, policy.all_exit_codes
     when = " or ".join([*events, *(f"exitCode {code}" for code in codes)])
-    lines = _lines(source, path)
+    mark = None if source.marks is None else source.marks.find(path)
+    lines = () if mark is None else tuple(sorted(set(_all_lines(mark))))
     why = ""
     if not fired:
         unless = [_WHY_NOT.get(event, f"{event} did not happen") for event in events]
@@ -93,26 +96,12 @@ def _firing(history: RunHistory, fired: Fired) -> Firing:
     )
 
 
-def _lines(source: JobSource, path: Path) -> tuple[int, ...]:
-    """Return the lines of a policy in the file: those of its fields."""
-    mark = None if source.marks is None else source.marks.find(path)
-    return () if mark is None else tuple(sorted(set(_all_lines(mark))))
-
-
 def _all_lines(mark: Mark) -> Iterator[int]:
+    """Yield the lines of a value in the file: those of its fields, too."""
     yield mark[0]
     children = mark[2]
     for each in children.values() if isinstance(children, dict) else children or ():
         yield from _all_lines(each)
-
-
-def _rehearse(history: RunHistory) -> str:
-    """Return the command that plays the first failure in virtual time."""
-    first = None if history.outcome is None else history.outcome.first
-    if first is None or not first.code or history.record.marks is None:
-        return ""
-    seconds = 1.0 if first.age is None else max(1.0, first.age)
-    return f"pumice simulate {history.record.file} --fail {first.pod}@{int(seconds)}s:{first.code}"
 
 
 def file(history: RunHistory, document: Manifest | None = None) -> File:
@@ -120,31 +109,26 @@ def file(history: RunHistory, document: Manifest | None = None) -> File:
 
     `document` is the Job as it is stored, if that says more than the record.
     """
+    record, source, marks = history.record, history.source, dict[int, str]()
     if document is not None:
-        return File(name=f"{history.record.name}.yaml", lines=tuple(_yaml(document)), as_submitted=False, stored=True)
-    text, as_submitted = _text(history)
-    marks: dict[int, str] = {}
-    if as_submitted:
-        found = policies(history)
-        if found.budget is not None and found.budget.spent and found.budget.line is not None:
-            marks[found.budget.line] = "budget"
-        for row in found.items:
-            marks |= dict.fromkeys(row.lines, "fired") if row.firings else {}
-    name = f"{history.record.name}.yaml" if history.record.marks is None else history.record.file
-    return File(name=name, lines=tuple(text.splitlines()), as_submitted=as_submitted, marks=marks)
+        lines = tuple(yaml_of(document).splitlines())
+        return File(name=f"{record.name}.yaml", lines=lines, as_submitted=False, stored=True)
+    name = f"{record.name}.yaml" if record.marks is None else record.file
+    if not source.text:
+        kept = {key: value for key, value in record.job.get("metadata", {}).items() if key not in _NOT_WRITTEN}
+        text = yaml_of({**record.job, "metadata": kept})
+        return File(name=name, lines=tuple(text.splitlines()), as_submitted=False)
+    found = policies(history)
+    if found.budget is not None and found.budget.spent and found.budget.line is not None:
+        marks[found.budget.line] = "budget"
+    for row in found.items:
+        marks |= dict.fromkeys(row.lines, "fired") if row.firings else {}
+    # With the lines before it, if it is part of a file.
+    text = "\n" * (source.first - 1) + source.text
+    return File(name=name, lines=tuple(text.splitlines()), as_submitted=True, marks=marks)
 
 
-def _text(history: RunHistory) -> tuple[str, bool]:
-    """Return the text, and whether it is as it was submitted: with the lines before it, if it is part of a file."""
-    source = history.source
-    if source.text:
-        return "\n" * (source.first - 1) + source.text, True
-    metadata = history.record.job.get("metadata", {})
-    kept = {key: value for key, value in metadata.items() if key not in _NOT_WRITTEN}
-    return "\n".join(_yaml({**history.record.job, "metadata": kept})), False
-
-
-def _yaml(document: Manifest) -> list[str]:
+def yaml_of(value: object) -> str:
     out = io.StringIO()
-    write_yaml([document], out)
-    return out.getvalue().splitlines()
+    write_yaml([value], out)
+    return out.getvalue()

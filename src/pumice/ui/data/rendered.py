@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client.explanation import Explained, explain, find_slots, heading
-from pumice.model.findings import Path
 from pumice.model.slot import slots
 from pumice.model.vocabulary import VOLCANO
 from pumice.plugins.base import PluginError
@@ -20,10 +18,9 @@ from pumice.reconcile.gangs import GangMembership
 from pumice.runtime.offline_context import offline_context
 from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.run_history import RunHistory
-from pumice.store.job_source import JobSource
 from pumice.ui.data.pods import read_ranks
+from pumice.ui.data.policies import yaml_of
 from pumice.ui.detail_values import Rendered, RenderedItem
-from pumice.yaml.writer import write_yaml
 
 _MOST_RUNS: Final = 8
 _MOST_NAMES: Final = 2000
@@ -31,20 +28,15 @@ _MOST_NAMES: Final = 2000
 _WITH_RANKS: Final = frozenset(("pytorch", "hcclrank", "mpi", "tensorflow"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The job of a run as it was admitted, with the job as it is now."""
-
-    admitted: Admitted
-    ranks: Mapping[str, int]
-
-
 @dataclass(slots=True)
 class RenderedPods:
-    _runs: RecentlyUsed[str, _Shape] = field(default_factory=lambda: RecentlyUsed(_MOST_RUNS))
+    # By uid, the job of a run as it was admitted, and the ranks of its pods.
+    _runs: RecentlyUsed[str, tuple[Admitted, Mapping[str, int]]] = field(
+        default_factory=lambda: RecentlyUsed(_MOST_RUNS)
+    )
 
     def ranks(self, history: RunHistory) -> Mapping[str, int]:
-        return self._shape(history).ranks
+        return self._admitted(history)[1]
 
     def rendered(self, history: RunHistory, pod: str, attempt: int, compare: str) -> Rendered:
         """Return a pod as it is created; without a name the first one. `compare` is another pod."""
@@ -67,7 +59,7 @@ class RenderedPods:
         if slot.task.replicas > 1:
             neighbour = self._explained(history, f"{slot.task.name}-{0 if slot.index else 1}")
         env = {trace.name: trace.value for trace in found.traces if trace.kind == "env"}
-        world, plugins = env.get("WORLD_SIZE", ""), (*self._shape(history).admitted.plugins, GangMembership(VOLCANO))
+        world, plugins = env.get("WORLD_SIZE", ""), (*self._admitted(history)[0].plugins, GangMembership(VOLCANO))
         return msgspec.structs.replace(
             empty,
             pod=slot.short_name,
@@ -80,14 +72,16 @@ class RenderedPods:
         )
 
     def _explained(self, history: RunHistory, name: str) -> Explained | None:
-        source = history.source
         position, slot = next(find_slots(history.job, name), (0, None)) if name else (0, None)
         if slot is None:
             return None
-        admitted = self._shape(history).admitted
-        return explain(admitted, position, slot, GangMembership(VOLCANO), _line_of(source))
+        marks, admitted = history.source.marks, self._admitted(history)[0]
+        membership = GangMembership(VOLCANO)
+        return explain(
+            admitted, position, slot, membership, lambda path: None if marks is None else marks.position(path)[0]
+        )
 
-    def _shape(self, history: RunHistory) -> _Shape:
+    def _admitted(self, history: RunHistory) -> tuple[Admitted, Mapping[str, int]]:
         uid = history.record.uid
         known = self._runs.get(uid)
         if known is None:
@@ -97,12 +91,8 @@ class RenderedPods:
             if named and admitted.is_good:
                 for slot in slots(history.job):
                     manifests[slot.short_name] = shaped_pod(slot, admitted.plugins).manifest
-            known = _Shape(admitted, read_ranks(manifests))
+            known = admitted, read_ranks(manifests)
         return self._runs.keep(uid, known)
-
-
-def _line_of(source: JobSource) -> Callable[[Path], int | None]:
-    return lambda path: None if source.marks is None else source.marks.position(path)[0]
 
 
 def _items(found: Explained, neighbour: Explained | None, other: Explained | None) -> list[RenderedItem]:
@@ -127,9 +117,3 @@ def _items(found: Explained, neighbour: Explained | None, other: Explained | Non
             )
         )
     return items
-
-
-def yaml_of(value: object) -> str:
-    out = io.StringIO()
-    write_yaml([value], out)
-    return out.getvalue()

@@ -1,4 +1,4 @@
-"""The state of each pod of a run, and which pod failed first, from the history of the run."""
+"""The state of each pod of a run, which pod failed first, the verdict, and what earlier attempts did."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
+from pumice.client.observer import Observed
 from pumice.diagnosis.failures import Failure
 from pumice.diagnosis.outcome import Outcome
+from pumice.diagnosis.pod_ends import how_it_ended, one_line
 from pumice.diagnosis.verdict import Verdict, last_end
+from pumice.diagnosis.verdict_lines import heading_text, verdict_lines
 from pumice.model.job import Job
 from pumice.model.slot import slots
 from pumice.model.snapshot import FINISHED_PODS, ObservedPod, PodPhase
+from pumice.reconcile.consequences import acted_policy
 from pumice.store.history.pod_life import PodLife
 from pumice.store.history.run_history import RunHistory
 from pumice.ui.values import Attempt, PodState, TaskPods
@@ -23,6 +29,7 @@ _COUNTED: Final = {
     PodPhase.FAILED: PodState.FAILED,
 }
 _SHOWN: Final = 64  # pods of a task whose states are listed
+_MOST_FOLLOWERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +64,16 @@ def attempt_states(history: RunHistory, attempt: int, *, over: bool) -> AttemptS
     lives = history.lives_of(attempt)
     failures = history.failures(attempt)
     found = AttemptStates(attempt, {}, failures.in_order(), history.verdict(attempt), failures.succeeded())
-    by_name = {each.pod.short_name: each for each in found.failures if each.pod.phase is PodPhase.FAILED}
+    failed_names = {each.pod.short_name for each in found.failures if each.pod.phase is PodPhase.FAILED}
     over = over or attempt < history.attempt
+    followers = {each.pod for each in found.verdict.followers} if found.verdict is not None else set()
     for life in lives:
-        failure = by_name.get(life.name)
-        found.states[life.name] = _state(history, life, over=over)
-        if failure is not None:
-            found.states[life.name] = _failed(found.verdict, life.name)
+        if life.name not in failed_names:
+            found.states[life.name] = _state(history, life, over=over)
+        elif found.verdict is not None and found.verdict.pod == life.name:
+            found.states[life.name] = PodState.FIRST
+        else:
+            found.states[life.name] = PodState.FOLLOWED if life.name in followers else PodState.FAILED
     if attempt == history.attempt:
         for slot in slots(history.job):
             found.states.setdefault(slot.short_name, PodState.STOPPED if over else PodState.WAITING)
@@ -86,13 +96,6 @@ def _state(history: RunHistory, life: PodLife, *, over: bool) -> PodState:
     task = history.job.task(pod.task)
     starts = pod.waiting is None and task is not None and bool(task.pod_spec.get("initContainers"))
     return PodState.INIT if starts else PodState.WAITING
-
-
-def _failed(verdict: Verdict | None, name: str) -> PodState:
-    if verdict is not None and verdict.pod == name:
-        return PodState.FIRST
-    followed = verdict is not None and any(each.pod == name for each in verdict.followers)
-    return PodState.FOLLOWED if followed else PodState.FAILED
 
 
 def task_pods(history: RunHistory, states: AttemptStates) -> tuple[TaskPods, ...]:
@@ -128,7 +131,10 @@ def attempts(history: RunHistory, *, over: bool, outcome: Outcome) -> tuple[Atte
         if then and is_last and phase == "Failed" and history.spent >= history.job.spec.max_retry > 0:
             then = f"no retry left for {then}"
         begin, end = history.span(each)
-        how = _how(outcome, over=over) if is_last else "failed" if first is not None else "stopped"
+        how = "failed" if first is not None else "stopped"
+        if is_last:
+            ends = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
+            how = ends.get(outcome, "stopped" if over else "running")
         found.append(
             Attempt(
                 number=each.number,
@@ -146,7 +152,40 @@ def attempts(history: RunHistory, *, over: bool, outcome: Outcome) -> tuple[Atte
     return tuple(found)
 
 
-def _how(outcome: Outcome, *, over: bool) -> str:
-    """Return how the last attempt ended, or that it runs."""
-    ends = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
-    return ends.get(outcome, "stopped" if over else "running")
+def verdict(seen: Observed, states: AttemptStates) -> Verdict | None:
+    """Return the verdict; None if nothing failed, and the run has no verdict."""
+    history, status = seen.history, seen.status
+    found = status.verdict or states.verdict
+    if found is None or not heading_text(found):
+        return None
+    if status.verdict is None:
+        # The run has not ended: its verdict has neither the policy nor a command yet.
+        if history.fired:
+            acted = history.fired[-1].event
+            found = replace(found, policy=acted_policy(acted, history.source(acted.policy)))
+        words = ("pumice logs", f"{history.record.ref}/{found.pod}", seen.flags, "--tail 30")
+        found = replace(found, next=" ".join(filter(None, words))) if found.pod else found
+    shown = replace(found, followers=found.followers[:_MOST_FOLLOWERS], independent=found.independent[:_MOST_FOLLOWERS])
+    return replace(shown, text="\n".join(verdict_lines(found)))
+
+
+def earlier_attempts(history: RunHistory, found: Verdict | None) -> str:
+    """Say whether earlier attempts failed the same way."""
+    if found is None or found.first is None:
+        return ""
+    first, earlier = found.first, []
+    for each in history.attempts:
+        if each.number < (found.attempt or history.attempt):
+            failures = attempt_states(history, each.number, over=True).failures
+            earlier += [failures[0]] if failures else []
+    if not earlier:
+        return ""
+    pods = {first.pod, *(each.pod.short_name for each in earlier)}
+    lines = (first.line, *(one_line(each.end.last_line) for each in earlier))
+    # Two lines that differ only in numbers say the same.
+    said = {"".join("0" if letter.isdigit() else letter for letter in line) for line in lines}
+    if len(pods) == 1:
+        same = ", with the same last line" if len(said) == 1 and first.line else ""
+        return f"{first.pod} failed first in all {len(earlier) + 1} attempts{same}"
+    parts = [f"attempt {each.attempt}: {each.pod.short_name}, {how_it_ended(each.end)}" for each in earlier[-3:]]
+    return "; ".join(parts)

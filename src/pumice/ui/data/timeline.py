@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -14,10 +13,11 @@ from pumice.client.observer import Observed
 from pumice.diagnosis.pod_ends import how_it_ended, one_line
 from pumice.model.units import elapsed_text
 from pumice.store.history.pod_life import PodLife
-from pumice.store.history.run_history import PhaseSpan, RunHistory
+from pumice.store.history.run_history import RunHistory
 from pumice.store.run_record import RunStatus
 from pumice.ui.data.states import AttemptStates, attempt_states
 from pumice.ui.detail_values import FailureMark, Lifeline, Segment, StateCounts, Timeline
+from pumice.ui.queries import JobQuery
 from pumice.ui.values import FAILED_STATES, PodState
 
 MOST_LINES: Final = 64
@@ -35,24 +35,10 @@ _Attempts = Mapping[int, AttemptStates]  # by number
 _NOTHING: Final = 9  # the rank of a pod that does not stand out
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineQuery:
-    """`attempt` 0: all attempts. `every`: a line for each pod, however many there are."""
-
-    attempt: int = 0
-    buckets: int | None = None
-    every: bool = False
-
-
-def timeline(
-    seen: Observed,
-    asked: TimelineQuery,
-    now: dt.datetime,
-    last_lines: Mapping[str, dt.datetime] | None = None,
-) -> Timeline:
-    """`last_lines` says when pods printed last, as far as it is known."""
+def timeline(seen: Observed, asked: JobQuery, now: dt.datetime, last_lines: Mapping[str, dt.datetime]) -> Timeline:
+    """Without an attempt, all are shown, as they are on the page. `last_lines`: when pods printed last, if known."""
     history, status, over = seen.history, seen.status, seen.is_over
-    attempt = asked.attempt
+    attempt = asked.attempt or 0
     chosen = [each for each in history.attempts if attempt in (0, each.number)]
     lives = [life for life in history.lives.values() if attempt in (0, life.attempt)]
     states = {each: attempt_states(history, each, over=over) for each in {life.attempt for life in lives}}
@@ -63,7 +49,9 @@ def timeline(
     end = max(end, begin)
     lines = _lifelines(history, states, lives, live=live)
     many = len(lines) > MOST_LINES
-    odd = {line.pod: line for line in _outstanding(lines, end, last_lines or {})} if many else {}
+    odd = {line.pod: line for line in _outstanding(lines, end, last_lines)} if many else {}
+    number = min(max(asked.buckets or _BUCKETS, 2), _MOST_BUCKETS)
+    moments = [begin + index * ((end - begin) / (number - 1)) for index in range(number)]
     shown = [odd.get(line.pod, line) for line in lines[:_EVERY]] if asked.every or not many else odd.values()
     return Timeline(
         attempt=attempt,
@@ -71,10 +59,10 @@ def timeline(
         end=end,
         live=live,
         created=created,
-        phases=tuple(_phases(history, attempt, end)),
+        phases=tuple(each for each in history.phases if attempt in (0, each.attempt) and each.start <= end),
         total=len({life.name for life in lives}),
         pods=tuple(shown),
-        buckets=tuple(_counts(history, states, lives, _moments(begin, end, asked.buckets))) if many else (),
+        buckets=tuple(_counts(history, states, lives, moments)) if many else (),
         failures=tuple(_failures(states)),
         every=many and asked.every,
     )
@@ -82,10 +70,6 @@ def timeline(
 
 def _state(states: _Attempts, life: PodLife) -> PodState:
     return states[life.attempt].states.get(life.name, PodState.STOPPED)
-
-
-def _phases(history: RunHistory, attempt: int, end: dt.datetime) -> Iterable[PhaseSpan]:
-    return (each for each in history.phases if attempt in (0, each.attempt) and each.start <= end)
 
 
 def _end(history: RunHistory, status: RunStatus, attempt: int, lives: Sequence[PodLife]) -> dt.datetime | None:
@@ -236,12 +220,6 @@ def _few(found: dict[str, float], total: int) -> dict[str, float]:
 def _length(line: Lifeline, end: dt.datetime) -> float:
     runs = [part for part in line.segments if part.kind == "run"]
     return sum(((part.end or end) - part.start).total_seconds() for part in runs)
-
-
-def _moments(begin: dt.datetime, end: dt.datetime, buckets: int | None) -> list[dt.datetime]:
-    number = min(max(buckets or _BUCKETS, 2), _MOST_BUCKETS)
-    step = (end - begin) / (number - 1)
-    return [begin + index * step for index in range(number)]
 
 
 def _counts(

@@ -1,19 +1,28 @@
 """The timeline of a job in numbers: phases, attempts, the life of each pod, and a close-up of the first failure.
 
-Positions are in percent of the width.
+Positions are in percent of the width, on a time axis with the wait before the first pod folded.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pumice.ui.detail_values import FailureMark, Lifeline, PodRow, Segment, StateCounts, Timeline
-from pumice.ui.figures.scale import Scale
 from pumice.ui.values import Job, PodState
-from pumice.ui.words import clock, duration
+from pumice.ui.words import DAY, HOUR, MINUTE, clock, duration
 
+FOLD: Final = 6.0  # percent of the picture for a wait that would take more
+FOLD_FROM: Final = 0.02  # of the run: a shorter wait is not drawn
+STEPS: Final = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
+    *(count * MINUTE for count in (1, 2, 5, 10, 20, 30)),
+    *(count * HOUR for count in (1, 2, 4, 8, 12)),
+    *(count * DAY for count in (1, 2, 5, 10)),
+)
+TICKS: Final = 7
 BEFORE: Final = 0.5  # seconds of the close-up before the first failure
 CLOSE_UP: Final = 2.5  # seconds of the close-up
 FAILED_AT: Final = 100 * BEFORE / CLOSE_UP  # where in the close-up the first failure is
@@ -30,6 +39,61 @@ END_MARKS: Final = {
     PodState.FOLLOWED: ("p-follow", "c-fail", 10),
     PodState.RESTARTING: ("g-restarting", "c-warn", 13),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From `begin` at `left` percent to `end` at 100; what is earlier is folded into the part on the left."""
+
+    created: dt.datetime
+    begin: dt.datetime
+    end: dt.datetime
+    left: float
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> Scale:
+        """Return the scale of a run; the wait is folded if it is worth a picture."""
+        begin, end = timeline.begin, max(timeline.end, timeline.begin + dt.timedelta(seconds=0.1))
+        wait = (begin - timeline.created).total_seconds()
+        folded = wait > max(1.0, FOLD_FROM * (end - begin).total_seconds())
+        return cls(timeline.created, begin, end, FOLD if folded else 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the picture is."""
+        return (self.end - self.begin).total_seconds()
+
+    def at(self, moment: dt.datetime) -> float:
+        """Return the position of a moment, within 0 and 100."""
+        if moment <= self.begin:
+            wait = (self.begin - self.created).total_seconds()
+            share = (moment - self.created).total_seconds() / wait if wait > 0 else 0.0
+            return round(self.left * 0.95 * max(0.0, share) if moment < self.begin else self.left, 3)
+        part = (moment - self.begin).total_seconds() / self.seconds
+        return round(self.left + min(1.0, part) * (100 - self.left), 3)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return positions and words of the axis, from 0: `2 m`, `0 h 30`."""
+        step = next((step for step in STEPS if self.seconds / step <= TICKS), STEPS[-1])
+        count = int(self.seconds / step)
+        return [
+            (self.left + (100 - self.left) * index * step / self.seconds, tick_words(index * step))
+            for index in range(count + 1)
+        ]
+
+
+def tick_words(seconds: float) -> str:
+    """Return a round time from the start."""
+    if seconds == 0:
+        return "0"
+    if seconds < MINUTE:
+        return f"{seconds:g} s"
+    whole = round(seconds)
+    if whole < HOUR:
+        return f"{whole // MINUTE} m" if whole % MINUTE == 0 else f"{whole // MINUTE}:{whole % MINUTE:02}"
+    if whole < 2 * DAY:
+        return f"{whole // HOUR} h" if whole % HOUR == 0 else f"{whole // HOUR} h {whole % HOUR // MINUTE}"
+    return f"{whole // DAY} d"
 
 
 class Bar(NamedTuple):
@@ -84,15 +148,11 @@ def timeline_picture(job: Job, timeline: Timeline, pods: tuple[PodRow, ...], att
     """Return the picture of few pods, with a close-up of the first failure of the attempt."""
     marks = [mark for mark in timeline.failures if mark.first]
     wanted = [mark for mark in marks if mark.attempt == attempt] or marks
-    return Picture(job, timeline, _scale(timeline), wanted[-1] if wanted else None, {row.pod: row for row in pods})
+    return Picture(job, timeline, Scale.of(timeline), wanted[-1] if wanted else None, {row.pod: row for row in pods})
 
 
 def many_picture(job: Job, timeline: Timeline) -> Picture:
-    return Picture(job, timeline, _scale(timeline))
-
-
-def _scale(timeline: Timeline) -> Scale:
-    return Scale.of(timeline.created, timeline.begin, timeline.end)
+    return Picture(job, timeline, Scale.of(timeline))
 
 
 def percent(value: float) -> str:
