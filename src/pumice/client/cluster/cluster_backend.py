@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from pumice.client.backend import Listing, RunRef, Selection, Update
 from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.container_log import with_last_lines
@@ -30,10 +32,10 @@ from pumice.client.cluster.live_objects import PATIENCE, LiveObjects, live, pati
 from pumice.client.values import Status
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.model import keys
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Manifest
 from pumice.model.problem import Command, Option
 from pumice.model.suggestions import did_you_mean
-from pumice.store.run_errors import Denied, NoSuchRun
+from pumice.store.run_errors import Denied, InvalidOption, NoSuchRun
 from pumice.store.run_names import LAST
 
 if TYPE_CHECKING:
@@ -98,7 +100,13 @@ class ClusterBackend(JobOperations):
             hint = ("name it: ", self._list(), " lists them")
             raise NoSuchRun(f"{text}: no Job was submitted to {where} from here", hint)
         name, _, uid = text.partition("@")
-        named = await self._jobs_of(name)
+        connection, namespace = self.connection, self.connection.namespace
+        if namespace:
+            raw = await connection.get(JOBS, namespace, name) if name else None
+            raws: Sequence[bytes | msgspec.Raw] = [] if raw is None else [raw]
+        else:
+            raws = await connection.all(JOBS, fields=f"metadata.name={name}")
+        named = [read_job(each)[1] for each in raws]
         found = [job for job in named if job.uid.startswith(uid)]
         if len(found) == 1:
             return RunRef(found[0].name, 0, found[0].namespace, found[0].uid)
@@ -108,7 +116,7 @@ class ClusterBackend(JobOperations):
         if len(named) == 1:
             newer = f"{name}@{named[0].uid[:_SHORT_UID]}"
             raise NoSuchRun(f"{text}: was replaced by another Job of this name", f"the newer one is {newer}")
-        await self.connection.check_namespace()
+        await connection.check_namespace()
         guess = did_you_mean(name, await self.run_names())
         raise NoSuchRun(f"{text}: no such Job in {where}", guess or (self._list(Option("all", True)), " lists all"))
 
@@ -116,15 +124,6 @@ class ClusterBackend(JobOperations):
         namespace = self.connection.namespace
         everywhere = () if namespace else (Option("all-namespaces", True),)
         return Command("ps", options=(*self.connection.where(namespace), *everywhere, *options))
-
-    async def _jobs_of(self, name: str) -> list[Job]:
-        namespace = self.connection.namespace
-        if not namespace:
-            found: list[bytes] = [bytes(raw) for raw in await self.connection.all(JOBS, fields=f"metadata.name={name}")]
-        else:
-            raw = await self.connection.get(JOBS, namespace, name) if name else None
-            found = [] if raw is None else [raw]
-        return [read_job(raw)[1] for raw in found]
 
     async def runs(self, selection: Selection) -> Listing:
         table = JobTable(self.name, selection, self.now(), await self._me(selection))
@@ -176,9 +175,12 @@ class ClusterBackend(JobOperations):
         """Return the name that the API server gives this user, if it is asked for."""
         if not selection.by_me:
             return ""
-        from pumice.client.cluster.control.people import user_name
+        from pumice.client.cluster.control.people import find_user_name
 
-        return await user_name(self.connection)
+        if name := await find_user_name(self.connection):
+            return name
+        message = f"{self.name}: the API server does not say who you are, so that yours cannot be told from others"
+        raise InvalidOption(message, "name the Jobs, or select them with -l")
 
     async def run_names(self) -> Sequence[str]:
         return [read_job(raw)[1].name for raw in await self.connection.all(JOBS, self.connection.namespace)]
@@ -210,14 +212,12 @@ class ClusterBackend(JobOperations):
                 for number, (run, objects) in enumerate(zip(runs, watched, strict=True)):
                     if known[number].is_over or not await objects.changed(_TICK / len(runs)):
                         continue
-                    known[number] = await self._watched_status(run, objects)
-
-    async def _watched_status(self, run: RunRef, objects: LiveObjects) -> Status:
-        if (raw := objects.items.get(run.uid)) is None:
-            raise gone(str(run), is_replaced=bool(objects.items))
-        status = listed(raw, self.name)
-        # Its verdict is in its pods.
-        return await patiently(self.connection, lambda: self.status(run)) if status.is_over else status
+                    if (raw := objects.items.get(run.uid)) is None:
+                        raise gone(str(run), is_replaced=bool(objects.items))
+                    known[number] = listed(raw, self.name)
+                    if known[number].is_over:
+                        # Its verdict is in its pods.
+                        known[number] = await patiently(self.connection, partial(self.status, run))
 
     async def history(self, run: RunRef) -> RunHistory:
         return history_of(await self.facts(run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
 from pumice.engines.kubernetes.api.resources import NAMESPACES, Resource
 from pumice.engines.kubernetes.auth.access import NO_CLUSTER, Access, NoClusterError, find_access, in_cluster_access
+from pumice.engines.kubernetes.auth.kubeconfig import Kubeconfig
 from pumice.model.problem import FLAGS, Option
 from pumice.model.suggestions import did_you_mean
 from pumice.store.run_errors import ConnectionFailed, Denied, ForbiddenError, InvalidOption, NoSuchRun, RunError
@@ -144,6 +146,12 @@ class Connection:
                 return InvalidOption(f"{self.name}: {_NO_JOBS}", _INSTALL)
             return NoSuchRun(f"{self.name}: {error}")
         return ConnectionFailed(f"{self.name}: {error}")
+
+
+def known_contexts(config: Kubeconfig | None) -> list[str]:
+    """Return the names for `--on`: of the contexts of a kubeconfig, and of the cluster that this process runs in."""
+    names = [] if config is None else sorted(config.contexts)
+    return [*names, *([IN_CLUSTER] if os.environ.get("KUBERNETES_SERVICE_HOST") else [])]
 
 
 def gone(run: str, *, is_replaced: bool = False) -> NoSuchRun:

@@ -11,7 +11,7 @@ from pumice.client.cluster.job_facts import JobFacts
 from pumice.diagnosis.failures import Failure, Failures
 from pumice.diagnosis.outcome import is_asked
 from pumice.diagnosis.pod_ends import RETRIES_EXHAUSTED, in_words
-from pumice.diagnosis.verdict import ActedPolicy, Evidence, FailedPod, advise, judge
+from pumice.diagnosis.verdict import ActedPolicy, Evidence, advise, judge
 from pumice.model import keys
 from pumice.model.job import Job
 from pumice.model.vocabulary import COMMAND, MAX_RETRY, TARGETED_ACTIONS, Action, Event, Phase
@@ -70,7 +70,9 @@ def job_end(facts: JobFacts, job: Job) -> RunEnded | None:
         )
     )
     if verdict is not None and (blamed := verdict.blamed) is not None:
-        verdict = advise(verdict, _last_lines(facts, blamed))
+        container = f" -c {blamed.container}" if blamed.container not in ("", blamed.task) else ""
+        where = f"{facts.opened or facts.job.name}/{blamed.pod}{container}"
+        verdict = advise(verdict, f"pumice logs {where}{'' if facts.opened else f' {facts.where}'} --tail 30")
         seen = next((each.observed for each in facts.pods if each.observed.short_name == blamed.pod), None)
         if seen is not None and seen.retry == attempt and seen.reason:
             # Its kubelet ended it, such as for lack of a resource.
@@ -112,12 +114,6 @@ def _given_up(facts: JobFacts, job: Job) -> str:
     asks = Action.TERMINATE_JOB in {policy.action for _, policy in all_policies(job)}
     acted = [each for each in facts.events if each.reason == EXECUTE_ACTION]
     return "" if asks or _was_commanded(facts) or not acted else acted[-1].message
-
-
-def _last_lines(facts: JobFacts, blamed: FailedPod) -> str:
-    container = f" -c {blamed.container}" if blamed.container not in ("", blamed.task) else ""
-    where = f"{facts.opened or facts.job.name}/{blamed.pod}{container}"
-    return f"pumice logs {where}{'' if facts.opened else f' {facts.where}'} --tail 30"
 
 
 def _was_commanded(facts: JobFacts) -> bool:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pumice.client.backend import Listing, Selection
+from pumice.client.backend import RECENT, Listing, Selection
 from pumice.client.cluster.job_facts import (
     ClusterPod,
     JobEventFact,
@@ -27,20 +26,27 @@ from pumice.client.cluster.job_facts import (
     lacks_counts,
     read_job,
 )
-from pumice.client.cluster.journal_entries import WAITING, has_begun, history_of, pod_counts, read_args, summary_of
+from pumice.client.cluster.journal_entries import (
+    WAITING,
+    has_begun,
+    history_of,
+    phases_of,
+    pod_counts,
+    read_args,
+    summary_of,
+)
 from pumice.client.values import Status
 from pumice.diagnosis.outcome import Outcome
 from pumice.model import keys
-from pumice.model.status import JobState, JobStatus
+from pumice.model.status import JobStatus
 from pumice.model.units import EPOCH, read_time
 from pumice.model.vocabulary import MAX_RETRY, Phase
 from pumice.reconcile.ledger import most_attempts
 from pumice.reconcile.phases import FINAL
 from pumice.store.run_record import DETACHED
 
-NO_PODS: Final = MappingProxyType[str, Sequence[ClusterPod]]({})
-RECENT: Final = dt.timedelta(hours=24)
 STOPPED: Final = (Phase.ABORTED, Phase.TERMINATED)
+_OUTCOMES: Final[Mapping[str, Outcome]] = {Phase.COMPLETED: Outcome.SUCCEEDED, Phase.RUNNING: Outcome.RUNNING}
 _AT_ONCE: Final = frozenset({"", Phase.PENDING, Phase.RUNNING, Phase.COMPLETED})
 
 
@@ -95,12 +101,8 @@ def job_row(raw: bytes | msgspec.Raw, on: str, since: dt.datetime | None = None)
         return None
     status = _at_once(job, on) if state.phase in _AT_ONCE else _derived(raw, on)
     status = replace(status, queue=job.spec.queue or "default")
-    return JobRow(status, job.metadata.annotations.submitted_by, not _is_volcanos_end(job.status))
-
-
-def _is_volcanos_end(status: JobStatus) -> bool:
-    """Whether Volcano's controller has ended a Job without counting its pods."""
-    return lacks_counts(status) and is_volcanos(status)
+    is_counted = not (lacks_counts(job.status) and is_volcanos(job.status))
+    return JobRow(status, job.metadata.annotations.submitted_by, is_counted)
 
 
 def listed(raw: bytes | msgspec.Raw, on: str) -> Status:
@@ -146,9 +148,7 @@ class JobTable:
         else:
             self._rows.append(status)
 
-    def decide(
-        self, events: Mapping[str, Sequence[JobEventFact]], pods: Mapping[str, Sequence[ClusterPod]] = NO_PODS
-    ) -> None:
+    def decide(self, events: Mapping[str, Sequence[JobEventFact]], pods: Mapping[str, Sequence[ClusterPod]]) -> None:
         """Add the rows that are undecided, with the events of Commands and the pods by the uid of their Job."""
         for raw in self.undecided:
             manifest, job = read_job(raw)
@@ -185,19 +185,18 @@ def _derived(raw: bytes | msgspec.Raw, on: str) -> Status:
 def _at_once(job: _Job, on: str) -> Status:
     metadata, status, state = job.metadata, job.status, job.status.state
     created = read_time(metadata.creation_timestamp) or EPOCH
-    phases = [(each.status, read_time(each.last_transition_time) or created) for each in status.conditions]
-    if state.phase and (not phases or phases[-1][0] != state.phase):
-        phases.append((state.phase, read_time(state.last_transition_time) or created))
+    phases = phases_of(status, created)
     started = next((time for phase, time in phases if phase not in WAITING), created if has_begun(status) else None)
     done = state.phase == Phase.COMPLETED
     finished = phases[-1][1] if done else None
+    outcome = _OUTCOMES.get(state.phase, Outcome.WAITING if started is None else Outcome.STARTING)
     return Status(
         run=metadata.name,
         name=metadata.name,
         number=0,
         uid=metadata.uid,
         namespace=metadata.namespace,
-        outcome=_outcome(state, started),
+        outcome=outcome,
         phase=state.phase or Phase.PENDING,
         reason=state.reason,
         message="" if done else state.message or (state.reason if started is None else ""),
@@ -218,11 +217,3 @@ def _at_once(job: _Job, on: str) -> Status:
         ran=0.0 if finished is None or started is None else round(max(0.0, (finished - started).total_seconds()), 3),
         on=on,
     )
-
-
-def _outcome(state: JobState, started: dt.datetime | None) -> Outcome:
-    if state.phase == Phase.COMPLETED:
-        return Outcome.SUCCEEDED
-    if state.phase == Phase.RUNNING:
-        return Outcome.RUNNING
-    return Outcome.WAITING if started is None else Outcome.STARTING

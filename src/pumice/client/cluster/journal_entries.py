@@ -195,7 +195,8 @@ def _moments(facts: JobFacts) -> Iterator[Moment]:
     if began is not None:
         yield Moment(began, 2, ("started",), Started())
     state = job.status.state
-    plan = RunPlanned(job, _images(job))
+    images = (str(each.get("image") or "") for task in job.spec.tasks for each in all_containers(task.pod_spec))
+    plan = RunPlanned(job, ", ".join(dict.fromkeys(filter(None, images))))
     if facts.on:
         plan = replace(plan, name=job.name, directory=f"on {facts.on}/{job.namespace}")
     yield Moment(created, 1, ("planned",), plan)
@@ -233,7 +234,11 @@ def _moments(facts: JobFacts) -> Iterator[Moment]:
 def _phase_moments(job: Job, created: dt.datetime, began: dt.datetime | None) -> Iterator[Moment]:
     phases = list(_phases(job, created))
     for number, (phase, time, attempt) in enumerate(phases if began is not None or len(phases) > 1 else ()):
-        status = job.status if number == len(phases) - 1 else _status_then(job.status, number)
+        status = job.status
+        if number < len(phases) - 1:
+            # What is known of the status at an earlier condition.
+            state = JobState(phase=phase, last_transition_time=status.conditions[number].last_transition_time)
+            status = JobStatus(state=state, conditions=status.conditions[: number + 1])
         event = PhaseChanged(job, status, attempt, cause=status.state.message)
         # Not with the number: a phase that is entered again is the newest condition, and the only one of the phase.
         key = ("phase", phase, attempt, time, status.state.message)
@@ -251,18 +256,18 @@ def _kept_pods(facts: JobFacts) -> Iterator[ClusterPod]:
             yield ClusterPod(pod, facts.job.namespace, finished=pod.ended_at)
 
 
-def _images(job: Job) -> str:
-    images = (str(each.get("image") or "") for task in job.spec.tasks for each in all_containers(task.pod_spec))
-    return ", ".join(dict.fromkeys(filter(None, images)))
+def phases_of(status: JobStatus, created: dt.datetime) -> list[tuple[str, dt.datetime]]:
+    """Return phase and time of each condition, and of the state, which may be newer than all of them."""
+    state = status.state
+    found = [(each.status, read_time(each.last_transition_time) or created) for each in status.conditions]
+    if state.phase and (not found or found[-1][0] != state.phase):
+        found.append((state.phase, read_time(state.last_transition_time) or created))
+    return found
 
 
 def _phases(job: Job, created: dt.datetime) -> Iterator[tuple[str, dt.datetime, int]]:
-    """Yield phase, time and attempt of each condition, and of the state, which may be newer than all of them."""
-    status = job.status
-    found = [(each.status, read_time(each.last_transition_time) or created) for each in status.conditions]
-    state = status.state
-    if state.phase and (not found or found[-1][0] != state.phase):
-        found.append((state.phase, read_time(state.last_transition_time) or created))
+    """Yield each phase with its time and its attempt."""
+    status, found = job.status, phases_of(job.status, created)
     to_come = sum(phase == Phase.RESTARTING for phase, _ in found)
     # Volcano's controller counts the restart after the last attempt, too, which is none.
     most = most_attempts(job.spec.max_retry, status)
@@ -270,13 +275,6 @@ def _phases(job: Job, created: dt.datetime) -> Iterator[tuple[str, dt.datetime, 
         # A retry counts when the Job enters Restarting; older conditions may be gone. What a person asked for is none.
         yield phase, time, min(max(1, status.retry_count + 1 - to_come), most)
         to_come -= phase == Phase.RESTARTING
-
-
-def _status_then(status: JobStatus, number: int) -> JobStatus:
-    """Return what is known of the status at an earlier condition."""
-    condition = status.conditions[number]
-    state = JobState(phase=condition.status, last_transition_time=condition.last_transition_time)
-    return JobStatus(state=state, conditions=status.conditions[: number + 1])
 
 
 def _began(facts: JobFacts, phases: Sequence[tuple[str, dt.datetime, int]]) -> dt.datetime | None:

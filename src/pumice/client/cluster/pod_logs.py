@@ -53,7 +53,7 @@ class JobLogs:
 
     async def read(self, pods: Sequence[ClusterPod]) -> AsyncGenerator[Sequence[LogBatch], None]:
         """Yield what has been printed so far."""
-        sources = [_kept(*each) for each in self._kept_logs(pods)]
+        sources = [_lines(log.lines_of(text)) for log, text in self._kept_logs(pods)]
         sources += [self._parts(log, previous=previous) for log, previous in self._executions(pods)]
         merged = _merged(sources)
         async with aclosing(merged):
@@ -173,11 +173,6 @@ def check_selection(facts: JobFacts, selection: LogSelection, *, follow: bool) -
         check_attempt(job, selection.attempt, [each.observed for each in facts.pods], facts.kept)
 
 
-async def _kept(log: ContainerLog, text: bytes) -> AsyncGenerator[list[Line], None]:
-    if lines := log.lines_of(text):
-        yield lines
-
-
 def is_of_node(error: ApiError) -> bool:
     """Whether the API server has answered for a node that does not: all other logs can be read."""
     return error.status in _OF_NODE
@@ -186,6 +181,11 @@ def is_of_node(error: ApiError) -> bool:
 def is_gone(error: ApiError) -> bool:
     """Whether there is no log: the pod is gone, or the container has not started, or was removed."""
     return error.status in _NO_LOG
+
+
+async def _lines(found: list[Line]) -> AsyncGenerator[list[Line], None]:
+    if found:
+        yield found
 
 
 async def _merged(sources: Sequence[AsyncGenerator[list[Line], None]]) -> AsyncGenerator[list[Line], None]:
@@ -266,8 +266,11 @@ class Follower:
         await self.jobs.changed(_TICK)
         while True:
             await self.pods.changed(_TICK)
-            is_over = self._is_over()
-            for pod in self._all_pods():
+            job = self.logs.job
+            raw_job = self.jobs.items.get(job.uid)
+            is_over = self.jobs.is_listed and (raw_job is None or read_job(raw_job)[1].status.state.phase in AT_REST)
+            pods = (read_pod(raw, job.uid) for raw in list(self.pods.items.values()))
+            for pod in in_order(job, [pod for pod in pods if pod is not None]):
                 for container in pod.containers:
                     key = (pod.observed.uid, container.name, container.restarts)
                     if not container.started or key in self._tasks:
@@ -280,20 +283,9 @@ class Follower:
                 # Pods that outlive their Job print nothing for it.
                 if open_tasks := [each for each in self._tasks.values() if not each.done()]:
                     await asyncio.wait(open_tasks, timeout=_LAST)
-                if self.logs.job.uid not in self.jobs.items:
-                    raise gone(self.logs.job.name, is_replaced=bool(self.jobs.items))
+                if job.uid not in self.jobs.items:
+                    raise gone(job.name, is_replaced=bool(self.jobs.items))
                 return
-
-    def _is_over(self) -> bool:
-        if not self.jobs.is_listed:
-            return False
-        raw = self.jobs.items.get(self.logs.job.uid)
-        return raw is None or read_job(raw)[1].status.state.phase in AT_REST
-
-    def _all_pods(self) -> list[ClusterPod]:
-        uid = self.logs.job.uid
-        pods = (read_pod(raw, uid) for raw in list(self.pods.items.values()))
-        return in_order(self.logs.job, [pod for pod in pods if pod is not None])
 
     async def _follow(self, uid: str, log: ContainerLog) -> None:
         patience = Patience(self.logs.connection)
@@ -301,12 +293,17 @@ class Follower:
             restart = self._newest_restart(uid, log)
             is_open = restart is not None and restart == log.execution.restart
             try:
-                await self._put(log.read(follow=is_open, previous=not is_open and restart is not None))
+                async with aclosing(log.read(follow=is_open, previous=not is_open and restart is not None)) as parts:
+                    async for lines in parts:
+                        await self._queue.put(lines)
                 patience.succeeded()
                 if not is_open:
                     return
-                # The stream has ended: with the container, or with the connection.
-                await self._settled(uid, log)
+                # The stream has ended, with the container or with the connection: soon the watch shows which.
+                for _ in range(10):
+                    if self._newest_restart(uid, log) != log.execution.restart:
+                        break
+                    await asyncio.sleep(_TICK / 10)
             except ApiError as error:
                 if is_gone(error) and not is_open:
                     return
@@ -316,18 +313,6 @@ class Follower:
                     await asyncio.sleep(_TICK)
                 else:
                     await patience.after(error)
-
-    async def _put(self, parts: AsyncGenerator[list[Line], None]) -> None:
-        async with aclosing(parts):
-            async for lines in parts:
-                await self._queue.put(lines)
-
-    async def _settled(self, uid: str, log: ContainerLog) -> None:
-        """Wait briefly until the watch shows that the container has ended, too."""
-        for _ in range(10):
-            if self._newest_restart(uid, log) != log.execution.restart:
-                return
-            await asyncio.sleep(_TICK / 10)
 
     def _newest_restart(self, uid: str, log: ContainerLog) -> int | None:
         """Return the number of the execution that runs; None if the container has ended for now, or is gone."""

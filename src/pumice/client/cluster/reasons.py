@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pumice.client.cluster.cluster_reading import read_cluster
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts
+from pumice.client.cluster.job_facts import JobFacts
 from pumice.client.values import Status
 from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster, why_pod_on_cluster
 from pumice.diagnosis.outcome import Outcome
@@ -60,19 +60,13 @@ def _evidence(facts: JobFacts) -> Iterator[EvidenceLine]:
     failed = [pod for pod in facts.pods if pod.observed.phase is PodPhase.FAILED]
     failed.sort(key=lambda pod: (pod.finished is None, pod.finished or pod.observed.created_at))
     for pod in failed[:_MOST_FAILURES]:
-        yield _failure(pod)
-
-
-def _failure(pod: ClusterPod) -> EvidenceLine:
-    seen = pod.observed
-    end = seen.first_failure
-    if end is None:
-        text = in_words(seen.reason, seen.message) or str(seen.phase)
-        return EvidenceLine(kind="Pod", name=pod.name, field="status.phase", since=pod.finished, text=text)
-    field = f"status.containerStatuses[{end.container}].state.terminated"
-    text = in_words(seen.reason, seen.message)
-    text = f"{text}; {how_it_ended(end)}" if text else how_it_ended(end)
-    return EvidenceLine(kind="Pod", name=pod.name, field=field, since=pod.finished, text=text)
+        seen, end = pod.observed, pod.observed.first_failure
+        texts, field = [in_words(seen.reason, seen.message)], "status.phase"
+        if end is not None:
+            texts.append(how_it_ended(end))
+            field = f"status.containerStatuses[{end.container}].state.terminated"
+        text = "; ".join(filter(None, texts)) or str(seen.phase)
+        yield EvidenceLine(kind="Pod", name=pod.name, field=field, since=pod.finished, text=text)
 
 
 async def explain_pod(connection: Connection, facts: JobFacts, status: Status, name: str, now: dt.datetime) -> Why:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,6 @@ from pumice.client.job_files import as_stored, render
 from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
 from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, Quota, quantities
-from pumice.diagnosis.why import Shortage
 from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
@@ -33,13 +32,11 @@ from pumice.engines.kubernetes.api.resources import (
 from pumice.model import keys
 from pumice.model.findings import ROOT, SPEC, Finding, Path, warning
 from pumice.model.job import Job, Manifest
-from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
 from pumice.model.vocabulary import NO_GANG
 from pumice.runtime.offline_context import offline_context
 from pumice.store.run_errors import Denied, InvalidOption, RunError
 
-_STRICT: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 _DEFAULT_QUEUE: Final = "default"
 _SHOWN: Final = 3
 
@@ -94,19 +91,15 @@ class _Validation:
 
     async def pods(self) -> list[Finding]:
         if await self._may_create(PODS):
-            pods = await asyncio.gather(*map(self._pod_admission, self._pods))
+            # The first pod of each task, as the controller would create it without a gang.
+            first: dict[str, Manifest] = {}
+            for each in render(self.admitted, self.namespace, gang=NO_GANG):
+                if each["kind"] == "Pod":
+                    first.setdefault(each["metadata"]["annotations"][keys.TASK_SPEC], each)
+            pods = await asyncio.gather(*map(self._pod_admission, first.values()))
             return [finding for each in pods for finding in each]
         what = "quotas, limits, PodSecurity and webhooks did not see a pod"
         return [warning(ROOT, f"you have no right to create pods in {self.namespace}: {what}")]
-
-    @property
-    def _pods(self) -> list[Manifest]:
-        """The first pod of each task, as the controller would create it without a gang."""
-        pods: dict[str, Manifest] = {}
-        for each in render(self.admitted, self.namespace, gang=NO_GANG):
-            if each["kind"] == "Pod":
-                pods.setdefault(each["metadata"]["annotations"][keys.TASK_SPEC], each)
-        return list(pods.values())
 
     async def _may_create(self, resource: Resource) -> bool:
         about = {"namespace": self.namespace, "verb": "create", "group": resource.group, "resource": resource.plural}
@@ -144,9 +137,9 @@ class _Validation:
         if is_unnamed:
             metadata["generateName"] = f"{metadata.pop('name', '')[:_LONGEST_PREFIX]}-"
         body = msgspec.json.encode({**manifest, "metadata": metadata})
-        path = resource.path(self.namespace)
+        client = self.connection.client
         try:
-            await self.connection.client.request("POST", path, params=_STRICT, body=body, attempts=3)
+            await client.create(resource, self.namespace, body, dry_run=True, strict=True, attempts=3)
         except UnreachableError as error:
             raise self.connection.explained(error) from error
         except ApiError as error:
@@ -214,8 +207,12 @@ class _Validation:
         wanted = quantities(group.get("minResources") or {})
         findings: list[Finding] = []
         for quota in (msgspec.json.decode(raw, type=Quota) for raw in raws):
-            if quota.is_for_all_pods:
-                findings += _gang_excess(quota, wanted, self.job)
+            hard = quantities(quota.spec.hard) if quota.is_for_all_pods else {}
+            for name in (each for each, need in wanted.items() if each in hard and need > hard[each]):
+                grants = f"ResourceQuota {quota.metadata.name} grants {amount(name, hard[name])}"
+                message = f"the gang needs {amount(name, wanted[name])} of {name}, {grants}"
+                hint = "lower minAvailable or the requests"
+                findings.append(Finding(SPEC / "minAvailable", message, self.job.spec.min_available, hint))
         return findings
 
     async def node_fit(self) -> list[Finding]:
@@ -254,36 +251,21 @@ def _missing(reference: Reference, found: Manifest | Denied | None, namespace: s
             yield Finding(reference.path, f"this {kind} has no key {reference.key}", reference.name, hint)
 
 
-def _gang_excess(quota: Quota, wanted: Mapping[str, Quantity], job: Job) -> Iterator[Finding]:
-    hard = quantities(quota.spec.hard)
-    name = quota.metadata.name
-    for resource, need in wanted.items():
-        if resource in hard and need > hard[resource]:
-            most = amount(resource, hard[resource])
-            message = f"the gang needs {amount(resource, need)} of {resource}, ResourceQuota {name} grants {most}"
-            yield Finding(SPEC / "minAvailable", message, job.spec.min_available, "lower minAvailable or the requests")
-
-
 def _never_fits(found: Sequence[NodeFit], path: Path) -> Iterator[Finding]:
     """Yield a finding if no node could take the pod, even if it were empty."""
     if any(not fit.is_excluded and not fit.too_small for fit in found):
         return
     allowed = [fit for fit in found if not fit.is_excluded]
     if not allowed:
-        reasons = _first(f"{fit.node}: {fit.exclusion}" for fit in found)
-        yield Finding(path, f"no node takes such a pod: {reasons}", hint="change nodeSelector, affinity or tolerations")
+        reasons = "; ".join(f"{fit.node}: {fit.exclusion}" for fit in found[:_SHOWN])
+        rest = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        message = f"no node takes such a pod: {reasons}{rest}"
+        yield Finding(path, message, hint="change nodeSelector, affinity or tolerations")
         return
     best = allowed[0]
-    texts = [_too_small(short, best.node) for short in best.too_small]
+    texts = [
+        f"{amount(short.resource, short.wanted)} of {short.resource}, "
+        f"{best.node} has {amount(short.resource, short.capacity)}"
+        for short in best.too_small
+    ]
     yield Finding(path, f"no node is large enough: a pod wants {'; '.join(texts)}", hint="lower the requests")
-
-
-def _too_small(short: Shortage, node: str) -> str:
-    wanted, most = amount(short.resource, short.wanted), amount(short.resource, short.capacity)
-    return f"{wanted} of {short.resource}, {node} has {most}"
-
-
-def _first(texts: Iterable[str]) -> str:
-    every = list(texts)
-    rest = f"; and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return "; ".join(every[:_SHOWN]) + rest

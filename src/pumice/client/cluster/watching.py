@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -144,11 +144,9 @@ async def _next(queue: _Queue, tasks: Sequence[asyncio.Task[None]]) -> Sequence[
         for task in tasks:
             if task.done():
                 task.result()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_TICK):
                 return await queue.get()
-        except TimeoutError:
-            continue
 
 
 async def _put_events(parts: AsyncGenerator[Part, None], queue: _Queue, before: Sequence[RunEvent]) -> None:

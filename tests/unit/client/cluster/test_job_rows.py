@@ -115,7 +115,7 @@ def test_which_rows_are_shown(selection: Selection, names: list[str]) -> None:
         a_job("Completed", name="done"),
     ):
         table.add(raw)
-    table.decide({})
+    table.decide({}, {})
     assert sorted(each.name for each in table.listing().runs) == sorted(names)
     assert not table.missing
 

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.api.object_metadata import Secret
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model import naming
 from pumice.model.job import Job
-from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
+from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.store.logs.log_tails import MOST_ATTEMPTS, LogTail, read_tails
 from pumice.store.run_errors import Denied, NoSuchPod, RunError
 
@@ -50,16 +50,13 @@ async def read_kept_logs(connection: Connection, job: Job) -> KeptLogs:
 
 def kept_pod(tail: LogTail) -> ObservedPod:
     """Return the pod as it was, as one of this attempt. What its program said last is in its log."""
-    seen = tail.pod
-    ends = tuple(_with_last_line(end, tail) for end in seen.ends)
-    return replace(seen, phase=PodPhase.FAILED, retry=tail.attempt - 1, ends=ends, deleted_at=None)
-
-
-def _with_last_line(end: ContainerEnd, tail: LogTail) -> ContainerEnd:
-    if end.last_line or end.container != tail.container:
-        return end
     printed = (line.partition(b" ")[2].decode("utf-8", "replace") for line in tail.text.split(b"\n"))
-    return replace(end, last_line=cause_line([line for line in printed if line.strip()])[:LONGEST])
+    cause = cause_line([line for line in printed if line.strip()])[:LONGEST]
+    ends = tuple(
+        replace(end, last_line=end.last_line or cause) if end.container == tail.container else end
+        for end in tail.pod.ends
+    )
+    return replace(tail.pod, phase=PodPhase.FAILED, retry=tail.attempt - 1, ends=ends, deleted_at=None)
 
 
 def evidence_of_attempts(job: Job, pods: Sequence[ObservedPod], kept: KeptLogs) -> list[EvidenceLine]:

@@ -13,10 +13,8 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata, read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS, SELF_REVIEWS
 from pumice.model import keys
-from pumice.store.run_errors import InvalidOption
 
 _REVIEW: Final = msgspec.json.encode({"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
-_NO_NAME: Final = "the API server does not say who you are, so that yours cannot be told from others"
 
 
 async def find_user_name(connection: Connection) -> str:
@@ -30,13 +28,6 @@ async def find_user_name(connection: Connection) -> str:
         raise connection.explained(error) from error
     status = msgspec.json.decode(body).get("status") or {}
     return str((status.get("userInfo") or {}).get("username") or "")
-
-
-async def user_name(connection: Connection) -> str:
-    """Raises InvalidOption if it is not known."""
-    if name := await find_user_name(connection):
-        return name
-    raise InvalidOption(f"{connection.name}: {_NO_NAME}", "name the Jobs, or select them with -l")
 
 
 async def strangers(connection: Connection, runs: Sequence[RunRef]) -> Mapping[str, str]:

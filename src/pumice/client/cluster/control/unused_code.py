@@ -30,23 +30,16 @@ class UnusedCode(Struct, frozen=True):
     async def remove(self) -> AsyncGenerator[tuple[str, str], None]:
         """A Secret that changed since it was read stays: a Job may have got it meanwhile."""
         for key, parts in self.bundles.items():
-            why = ""
+            why, delete = "", self.connection.client.delete
             for part in parts:
-                why = await self._remove(part) or why
+                try:
+                    await delete(
+                        SECRETS, part.namespace, part.name, uid=part.uid, resource_version=part.version, attempts=3
+                    )
+                except ApiError as error:
+                    if not error.not_found:
+                        why = "it is in use again" if error.is_conflict else str(error)
             yield self._name(key), why
-
-    async def _remove(self, part: StoredPart) -> str:
-        """Return why a Secret stays."""
-        try:
-            await self.connection.client.delete(
-                SECRETS, part.namespace, part.name, uid=part.uid, resource_version=part.version, attempts=3
-            )
-        except ApiError as error:
-            if error.is_conflict:
-                return "it is in use again"
-            if not error.not_found:
-                return str(error)
-        return ""
 
     def _name(self, key: tuple[str, str]) -> str:
         namespace, code = key

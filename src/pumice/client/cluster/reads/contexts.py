@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import os
 from typing import Any, Final
 
 import msgspec
 
 from pumice.client.cluster.cluster_reading import LEASES_OF_CONTROLLERS
-from pumice.client.cluster.connection import IN_CLUSTER, Connection
+from pumice.client.cluster.connection import Connection, known_contexts
 from pumice.client.values import Context
 from pumice.diagnosis.cluster.objects import Lease
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
@@ -29,9 +28,7 @@ async def cluster_contexts(kubeconfig: str, default: str) -> list[Context]:
         config = find_kubeconfig(kubeconfig or None)
     except AccessError as error:
         raise InvalidOption(str(error)) from error
-    known = [] if config is None else sorted(config.contexts)
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        known.append(IN_CLUSTER)
+    known = known_contexts(config)
     return list(await asyncio.gather(*(_context(name, kubeconfig, is_default=name == default) for name in known)))
 
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from pumice.client.cluster.connection import IN_CLUSTER, Connection
+from pumice.client.cluster.connection import Connection, known_contexts
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS, NAMESPACES
@@ -28,8 +28,7 @@ def context_names(kubeconfig: str = "") -> list[str]:
         config = find_kubeconfig(kubeconfig or None)
     except AccessError:
         return []
-    names = [] if config is None else sorted(config.contexts)
-    return [*names, *([IN_CLUSTER] if os.environ.get("KUBERNETES_SERVICE_HOST") else [])]
+    return known_contexts(config)
 
 
 def names_on_cluster(what: str, on: str, namespace: str, kubeconfig: str, *, everywhere: bool = False) -> list[str]:

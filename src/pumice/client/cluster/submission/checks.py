@@ -6,7 +6,6 @@ import asyncio
 import math
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -101,7 +100,7 @@ async def check(backend: ClusterBackend, request: RunRequest) -> Submission:
     if name := manifest["metadata"].get("name"):
         taken = await taken_names.find_taken(connection, namespace, name)
         if taken is not None:
-            await check_taken(backend, taken, options, marks)
+            await taken_names.check_taken(connection, taken, options, marks.user, backend.now())
     submission = Submission(request, manifest, marks, code, documents, taken, notes, seconds)
     given = [*request.documents, *({"kind": "Secret", "metadata": {"name": marks.env_secret}} for _ in variables)]
     _, found = await asyncio.gather(_try(backend, submission), outlook(connection, plain, given))
@@ -116,16 +115,6 @@ def chosen_namespace(backend: ClusterBackend, request: RunRequest) -> str:
         message = f"{typed}: the Job has the namespace {own}"
         raise InvalidOption(message, "leave out one of them", Position(option="namespace"))
     return own or backend.default_namespace
-
-
-async def check_taken(backend: ClusterBackend, taken: Taken, options: ClusterOptions, marks: Marks) -> None:
-    where = f"{backend.name}/{taken.status.namespace}"
-    try:
-        taken_names.check_taken(taken, options, marks.user, where, backend.now())
-    except NameTakenError as error:
-        with suppress(RunError):
-            error.free = await taken_names.free_name(backend.connection, taken.status.namespace, taken.status.name)
-        raise
 
 
 async def _try(backend: ClusterBackend, submission: Submission) -> None:
@@ -160,11 +149,12 @@ def with_deadline(manifest: Manifest, seconds: float) -> Manifest:
 
 async def overtaken(backend: ClusterBackend, submission: Submission) -> RunError:
     """Return the error of a name that another person has taken since the check."""
-    name = submission.manifest["metadata"]["name"]
-    taken = await taken_names.find_taken(backend.connection, submission.namespace, name)
+    name, connection = submission.manifest["metadata"]["name"], backend.connection
+    taken = await taken_names.find_taken(connection, submission.namespace, name)
     if taken is not None:
+        options = replace(submission.options, replace=False)
         try:
-            await check_taken(backend, taken, replace(submission.options, replace=False), submission.marks)
+            await taken_names.check_taken(connection, taken, options, submission.marks.user, backend.now())
         except NameTakenError as error:
             return error
     return InvalidOption(f"{name}: a Job of this name was created meanwhile", "try again")

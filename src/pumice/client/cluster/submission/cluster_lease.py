@@ -19,7 +19,6 @@ from pumice.client.values import Status
 from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
-from pumice.engines.kubernetes.api.client import MERGE_PATCH
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys
@@ -90,25 +89,23 @@ class ClusterLease:
     async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Submit the Job and yield what happens. A Job that is created is not left without what belongs to it."""
         # A lost connection, and that it is back.
-        self._backend.listen(lambda text: self._said.put_nowait(Progress(text)))
+        self._backend.listen(self._say)
         submission = await check(self._backend, self._request)
         work = start_task(self._work(submission))
         try:
-            while not self.is_detached and (event := await self._next()) is not None:
-                yield event
+            while not self.is_detached:
+                said: RunEvent | Exception | None = Tick()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_TICK):
+                        said = await self._said.get()
+                if isinstance(said, Exception):
+                    raise said
+                if said is None:
+                    return
+                yield said
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-
-    async def _next(self) -> RunEvent | None:
-        try:
-            async with asyncio.timeout(_TICK):
-                said = await self._said.get()
-        except TimeoutError:
-            return Tick()
-        if isinstance(said, Exception):
-            raise said
-        return said
 
     async def _work(self, submission: Submission) -> None:
         try:
@@ -145,9 +142,16 @@ class ClusterLease:
             async for update in updates:
                 match update:
                     case RunPlanned():
-                        self._said.put_nowait(self._planned(update, submission))
+                        args = self._request.options.args
+                        notes = [*([f"args {shown_words(args)}"] if args else ()), *update.notes, *submission.notes]
+                        self._said.put_nowait(replace(update, notes=notes))
                     case RunEnded():
-                        self._said.put_nowait(self._ended(update))
+                        ended, seconds = update, self._request.options.timeout
+                        if seconds is not None and update.job.status.state.reason == DEADLINE:
+                            ended = replace(update, stop=_timed_out(update.job.name, seconds))
+                        elif self._stop is not None:
+                            ended = stopped_here(update, self._stop)
+                        self._said.put_nowait(ended)
                     case RunWaits():
                         # `_say_why` looks closer.
                         continue
@@ -160,17 +164,6 @@ class ClusterLease:
                         continue
                     case _:
                         self._said.put_nowait(update)
-
-    def _planned(self, plan: RunPlanned, submission: Submission) -> RunPlanned:
-        args = self._request.options.args
-        notes = [*([f"args {shown_words(args)}"] if args else ()), *plan.notes, *submission.notes]
-        return replace(plan, notes=notes)
-
-    def _ended(self, event: RunEnded) -> RunEnded:
-        seconds, state = self._request.options.timeout, event.job.status.state
-        if seconds is not None and state.reason == DEADLINE:
-            return replace(event, stop=_timed_out(event.job.name, seconds))
-        return event if self._stop is None else stopped_here(event, self._stop)
 
     async def _say_why(self) -> None:
         """Say why nothing runs, and again when the reason changes."""
@@ -229,25 +222,15 @@ class ClusterLease:
     async def _end(self, run: RunRef) -> None:
         try:
             if self._stop is not None and self._stop.reason == TIMEOUT:
-                await self._write_timeout(run, self._stop.message)
+                # Its controller cannot know why. Without the right, the Job does not say it.
+                metadata = {"uid": run.uid, "annotations": {keys.TIMED_OUT: self._stop.message}}
+                body, client = msgspec.json.encode({"metadata": metadata}), self._backend.connection.client
+                with suppress(ApiError):
+                    await client.merge_patch(JOBS, run.namespace, run.name, body, attempts=3)
             await self._backend.change(run, StopRun())
         except RunError as error:
             self._stop = None
             self._said.put_nowait(WarningIssued(f"{run} cannot be stopped: {error.problem.message}"))
-
-    async def _write_timeout(self, run: RunRef, message: str) -> None:
-        """Write on the Job for what it is stopped, which its controller cannot know. Without the right it is not."""
-        metadata = {"uid": run.uid, "annotations": {keys.TIMED_OUT: message}}
-        body = msgspec.json.encode({"metadata": metadata})
-        with suppress(ApiError):
-            await self._backend.connection.client.request(
-                "PATCH",
-                JOBS.path(run.namespace, run.name),
-                params={"fieldManager": "pumice"},
-                body=body,
-                content_type=MERGE_PATCH,
-                attempts=3,
-            )
 
     def close(self) -> None:
         if self._task is not None and not self._task.done() and not self.is_detached:

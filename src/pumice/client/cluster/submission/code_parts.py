@@ -99,8 +99,13 @@ def make_parts(options: ClusterOptions, state: Path | None = None) -> CodeParts:
         raise InvalidOption(message, _IGNORE, _WHERE)
     if not files.files:
         raise InvalidOption(f"{directory}: has no code", ("name another directory: ", Option("code", "PATH")), _WHERE)
-    make = _mounted if options.code_mode is CodeMode.READ_ONLY else _packed
-    parts = make(files, bundle)
+    if options.code_mode is CodeMode.READ_ONLY:
+        parts = _mounted(files, bundle)
+    else:
+        starts = range(0, len(bundle.data), LARGEST_PART)
+        packed = [{"part": bundle.data[start : start + LARGEST_PART]} for start in starts]
+        sizes, left_out = dict(bundle.sizes), bundle.left_out
+        parts = CodeParts(bundle.sha256, packed, files.directory, sizes, left_out=left_out, missing=files.missing)
     if parts.size > options.code_limit:
         message = f"{directory}: {size_text(parts.size)}, more than {size_text(options.code_limit)}"
         hint = (_IGNORE, ", or raise ", Option("code-limit"))
@@ -130,14 +135,6 @@ def _stamps(files: CodeFiles) -> dict[str, tuple[int, int, int]]:
         stat = Path(files.directory, file.path).lstat()
         found[file.path] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
     return found
-
-
-def _packed(files: CodeFiles, bundle: Bundle) -> CodeParts:
-    starts = range(0, len(bundle.data), LARGEST_PART)
-    parts = [{"part": bundle.data[start : start + LARGEST_PART]} for start in starts]
-    return CodeParts(
-        bundle.sha256, parts, files.directory, dict(bundle.sizes), left_out=bundle.left_out, missing=files.missing
-    )
 
 
 def _mounted(files: CodeFiles, bundle: Bundle) -> CodeParts:

@@ -28,7 +28,7 @@ from pumice.client.cluster.submission.code_parts import (
     files_of,
     sha256_of,
 )
-from pumice.client.cluster.submission.env_secret import owner
+from pumice.client.cluster.submission.env_secret import owner, secret
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import SECRETS
 from pumice.model import keys
@@ -50,6 +50,7 @@ _STRATEGIC: Final = "application/strategic-merge-patch+json"
 _NAME: Final = re.compile(rf"{PREFIX}([0-9a-f]{{{ID_LENGTH}}})-([0-9]{{1,4}})")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SIZE: Final = 9  # digits
+_PAUSE: Final = 0.2
 
 
 class StoredPart(Struct, frozen=True):
@@ -132,31 +133,21 @@ async def send_code(connection: Connection, namespace: str, code: CodeParts) -> 
 
     numbers = await patiently(connection, missing)
     for number in numbers:
-        await _create(connection, secret(namespace, code, number))
+        await _create_part(connection, namespace, code, number)
     return len(numbers)
 
 
-def secret(namespace: str, code: CodeParts, number: int, owners: Sequence[Manifest] = ()) -> Manifest:
-    data = code.parts[number]
+async def _create_part(
+    connection: Connection, namespace: str, code: CodeParts, number: int, owners: Sequence[Manifest] = ()
+) -> None:
+    """Raises RunError."""
+    name, data = code.names[number], code.parts[number]
     annotations = {keys.CODE: code.sha256, _SIZE: str(sum(map(len, data.values()))), _MODE: str(code.mode)}
     if code.left_out:
         annotations[_LEFT_OUT] = ", ".join(code.left_out)
-    metadata: Manifest = {
-        "name": code.names[number],
-        "namespace": namespace,
-        "labels": {keys.CODE: code.id},
-        "annotations": annotations,
-    }
-    if owners:
-        metadata["ownerReferences"] = [*owners]
-    plain = {key: base64.b64encode(content).decode() for key, content in data.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": plain}
-
-
-async def _create(connection: Connection, manifest: Manifest) -> None:
-    """Raises RunError."""
-    what = f"the code cannot be stored: Secret {manifest['metadata']['name']}"
-    await create_object(connection, SECRETS, manifest, what)
+    metadata = {"name": name, "namespace": namespace, "labels": {keys.CODE: code.id}, "annotations": annotations}
+    what = f"the code cannot be stored: Secret {name}"
+    await create_object(connection, SECRETS, secret(metadata, data, owners), what)
 
 
 async def adopt(connection: Connection, run: RunRef, code: CodeParts) -> None:
@@ -164,7 +155,7 @@ async def adopt(connection: Connection, run: RunRef, code: CodeParts) -> None:
     while True:
         for number, name in enumerate(code.names):
             if not await adopt_secret(connection, run, name):
-                await _create(connection, secret(run.namespace, code, number, [owner(run)]))
+                await _create_part(connection, run.namespace, code, number, [owner(run)])
         # The collector may have decided before the reference was there.
         try:
             kept = await patiently(connection, lambda: stored_parts(connection, run.namespace, code.id))
@@ -193,9 +184,6 @@ async def adopt_secret(connection: Connection, run: RunRef, name: str) -> bool:
     return await patiently(connection, patched)
 
 
-_PAUSE: Final = 0.2
-
-
 # --- read ---------------------------------------------------------------------------------------------------------
 
 
@@ -218,12 +206,8 @@ async def read_code(connection: Connection, run: RunRef, sha256: str) -> Bundle:
     annotations = own[0]["metadata"]["annotations"]
     left_out = tuple(filter(None, annotations.get(_LEFT_OUT, "").split(", ")))
     parts = [{key: base64.b64decode(value) for key, value in (each.get("data") or {}).items()} for each in own]
-    if annotations.get(_MODE) == CodeMode.READ_ONLY:
-        return _mounted_bundle(run, sha256, parts, left_out)
-    return read_bundle(sha256, b"".join(part.get("part", b"") for part in parts), left_out)
-
-
-def _mounted_bundle(run: RunRef, sha256: str, parts: Sequence[dict[str, bytes]], left_out: tuple[str, ...]) -> Bundle:
+    if annotations.get(_MODE) != CodeMode.READ_ONLY:
+        return read_bundle(sha256, b"".join(part.get("part", b"") for part in parts), left_out)
     if sha256_of(parts) != sha256:
         raise IncompleteCodeError(f"{run}: the Secrets with its code have other files than those that were sent")
     try:

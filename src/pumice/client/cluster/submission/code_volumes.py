@@ -77,7 +77,8 @@ def code_problems(manifest: Manifest, options: ClusterOptions) -> Iterator[Probl
         for container in all_of(task):
             directory = code_directory(container, options)
             path = f"{SPEC / 'tasks' / index}: container {container.get('name')}"
-            why = _why_not(directory, [*volumes, *_mount_paths(container)])
+            mounts = (each for each in container.get("volumeMounts") or () if each.get("name") not in _OURS)
+            why = _why_not(directory, [*volumes, *(str(each.get("mountPath") or "") for each in mounts)])
             if why:
                 hint = ("choose another directory: ", Option("code-dir", "DIR"))
                 yield Problem(f"{path}: the code would be in {directory}, {why}", hint, Position(option="code-dir"))
@@ -95,11 +96,6 @@ def _why_not(directory: str, mounts: Sequence[str]) -> str:
     return ""
 
 
-def _mount_paths(container: Manifest) -> list[str]:
-    mounts = container.get("volumeMounts") or ()
-    return [str(each.get("mountPath") or "") for each in mounts if each.get("name") not in _OURS]
-
-
 def code_directory(container: Manifest, options: ClusterOptions) -> str:
     chosen = options.code_directory or str(container.get("workingDir") or "") or DEFAULT_DIRECTORY
     return posixpath.normpath(chosen).replace("//", "/")
@@ -112,16 +108,13 @@ def with_code(manifest: Manifest, code: CodeParts, options: ClusterOptions) -> M
     tasks = [_task(task, code, options) for task in spec["tasks"]]
     annotations = {**(metadata.get("annotations") or {}), keys.CODE: code.sha256}
     changed = {**manifest, "metadata": {**metadata, "annotations": annotations}, "spec": {**spec, "tasks": tasks}}
-    return with_added(changed, _added_directories(spec["tasks"], options))
-
-
-def _added_directories(tasks: Sequence[Manifest], options: ClusterOptions) -> Added:
-    return {
+    added: Added = {
         added_key(task, container): {"workingDir": container.get("workingDir")}
-        for task in tasks
+        for task in spec["tasks"]
         for container in all_of(task)
         if code_directory(container, options) != container.get("workingDir")
     }
+    return with_added(changed, added)
 
 
 def _task(task: Manifest, code: CodeParts, options: ClusterOptions) -> Manifest:
@@ -136,32 +129,25 @@ def _task(task: Manifest, code: CodeParts, options: ClusterOptions) -> Manifest:
     task = with_containers(task, changed)
     template = task["template"]
     spec = template["spec"]
-    volumes = [_mounted_files(code)] if is_mounted else [{"name": NAME, "emptyDir": {}}, _parts(code)]
+    volumes = [*([] if is_mounted else [{"name": NAME, "emptyDir": {}}]), _secrets(code)]
     spec = {**spec, "volumes": [*volumes, *(spec.get("volumes") or ())]}
     if not is_mounted:
         spec["initContainers"] = [_init_container(first, code), *(spec.get("initContainers") or ())]
     return {**task, "template": {**template, "spec": spec}}
 
 
-def _parts(code: CodeParts) -> Manifest:
-    sources = [
-        {"secret": {"name": name, "items": [{"key": "part", "path": f"{number:03}"}]}}
-        for number, name in enumerate(code.names)
-    ]
-    return {"name": _PARTS, "projected": {"defaultMode": 0o444, "sources": sources}}
-
-
-def _mounted_files(code: CodeParts) -> Manifest:
-    sources = []
+def _secrets(code: CodeParts) -> Manifest:
+    """Return the volume with the Secrets: the parts of a bundle, or the files themselves."""
+    is_mounted, sources = code.mode is CodeMode.READ_ONLY, []
     for number, name in enumerate(code.names):
-        items = [
+        files = [
             {"key": each.key, "path": each.path, **({"mode": 0o555} if each.mode & 0o100 else {})}
             for each in code.files
             if each.part == number
         ]
-        if items:
+        if items := files if is_mounted else [{"key": "part", "path": f"{number:03}"}]:
             sources.append({"secret": {"name": name, "items": items}})
-    return {"name": NAME, "projected": {"defaultMode": 0o444, "sources": sources}}
+    return {"name": NAME if is_mounted else _PARTS, "projected": {"defaultMode": 0o444, "sources": sources}}
 
 
 def _init_container(first: Manifest, code: CodeParts) -> Manifest:

@@ -37,17 +37,21 @@ def owner(run: RunRef) -> Manifest:
     }
 
 
-def env_secret(name: str, namespace: str, variables: Mapping[str, str], owners: Sequence[Manifest] = ()) -> Manifest:
-    metadata: Manifest = {"name": name, "namespace": namespace}
-    if owners:
-        metadata["ownerReferences"] = [*owners]
-    data = {key: base64.b64encode(os.fsencode(value)).decode() for key, value in variables.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": data}
+def secret(metadata: Manifest, data: Mapping[str, bytes], owners: Sequence[Manifest] = ()) -> Manifest:
+    """Return a Secret that nobody changes."""
+    metadata = {**metadata, "ownerReferences": [*owners]} if owners else metadata
+    encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": encoded}
+
+
+def _env_secret(name: str, namespace: str, variables: Mapping[str, str], owners: Sequence[Manifest] = ()) -> bytes:
+    data = {key: os.fsencode(value) for key, value in variables.items()}
+    return msgspec.json.encode(secret({"name": name, "namespace": namespace}, data, owners))
 
 
 async def try_env_secret(connection: Connection, name: str, namespace: str, variables: Mapping[str, str]) -> None:
     """Raises RunError if the API server would refuse the Secret, also by its policies. Nothing is created."""
-    body = msgspec.json.encode(env_secret(name, namespace, variables))
+    body = _env_secret(name, namespace, variables)
     try:
         await connection.client.create(SECRETS, namespace, body, dry_run=True, attempts=3)
     except ApiError as error:
@@ -56,9 +60,18 @@ async def try_env_secret(connection: Connection, name: str, namespace: str, vari
 
 async def create_env_secret(connection: Connection, name: str, run: RunRef, variables: Mapping[str, str]) -> None:
     """Create the Secret, without which the pods do not start. Raises RunError; then the Job is deleted."""
-    body = msgspec.json.encode(env_secret(name, run.namespace, variables, [owner(run)]))
+    body = _env_secret(name, run.namespace, variables, [owner(run)])
+
+    async def create() -> None:
+        try:
+            await connection.client.create(SECRETS, run.namespace, body)
+        except ApiError as error:
+            # It exists by an earlier call whose answer was lost: nobody else knows the name.
+            if not error.already_exists:
+                raise refused(connection, "", error) from error
+
     try:
-        await patiently(connection, lambda: _create(connection, run.namespace, body))
+        await patiently(connection, create)
     except ConnectionFailed as error:
         message = f"{run} was created, and its pods wait for {_WHAT}, which could not be sent: {error.problem.message}"
         removal = Command("rm", str(run), options=(*connection.where(run.namespace), Option("force", True)))
@@ -67,13 +80,3 @@ async def create_env_secret(connection: Connection, name: str, run: RunRef, vari
         await delete_job(connection, run)
         message = f"{_WHAT} cannot be stored, so {run} is deleted again: {error.problem.message}"
         raise ForbiddenError(message, error.hint) from error
-
-
-async def _create(connection: Connection, namespace: str, body: bytes) -> None:
-    """Raises RunError."""
-    try:
-        await connection.client.create(SECRETS, namespace, body)
-    except ApiError as error:
-        # It exists by an earlier call whose answer was lost: nobody else knows the name.
-        if not error.already_exists:
-            raise refused(connection, "", error) from error

@@ -40,17 +40,14 @@ async def missing_documents(
             # Who may not read it may perhaps create it.
             raw = None
         if raw is None:
-            await _create(connection, manifest, dry_run=True)
+            await create_document(connection, manifest, dry_run=True)
             missing.append(manifest)
         elif found := [*differences(manifest, msgspec.json.decode(raw))]:
-            problems.append(Problem(f"{named(manifest)} exists and differs: {', '.join(found)}", _hint(manifest)))
+            hint = f"delete that one if nothing else uses it, or give this {manifest['kind']} another name"
+            problems.append(Problem(f"{named(manifest)} exists and differs: {', '.join(found)}", hint))
     if problems:
         raise InvalidOption.of(problems)
     return tuple(missing)
-
-
-def _hint(manifest: Manifest) -> str:
-    return f"delete that one if nothing else uses it, or give this {manifest['kind']} another name"
 
 
 def differences(own: Manifest, there: Manifest) -> Iterator[str]:
@@ -99,12 +96,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-async def create_documents(connection: Connection, documents: Sequence[Manifest]) -> None:
+async def create_document(connection: Connection, manifest: Manifest, *, dry_run: bool = False) -> None:
     """Raises RunError."""
-    for manifest in documents:
-        await _create(connection, manifest)
-
-
-async def _create(connection: Connection, manifest: Manifest, *, dry_run: bool = False) -> None:
     resource = _RESOURCES[manifest["kind"]]
     await create_object(connection, resource, manifest, named(manifest), dry_run=dry_run, strict=True)

@@ -65,7 +65,8 @@ def job_manifest(request: RunRequest, namespace: str, marks: Marks) -> Manifest:
     name = {"generateName": written.metadata.generate_name}
     if cluster.name or not is_generated(written.metadata):
         name = {"name": cluster.name or written.name}
-    spec = {**plain["spec"], **_job_fields(cluster)}
+    chosen = {"queue": cluster.queue, "priorityClassName": cluster.priority_class}
+    spec = {**plain["spec"], **{field: value for field, value in chosen.items() if value}}
     spec["tasks"] = [_task(task, options, cluster, marks) for task in spec["tasks"]]
     manifest: Manifest = {
         "apiVersion": written.api_version,
@@ -123,11 +124,6 @@ def _containers(job: Job) -> Iterator[tuple[Any, Manifest]]:
             for number, container in enumerate(task.pod_spec.get(field) or ()):
                 path = SPEC / "tasks" / index / "template" / "spec" / field / number / "image"
                 yield path, container
-
-
-def _job_fields(cluster: ClusterOptions) -> Manifest:
-    fields = {"queue": cluster.queue, "priorityClassName": cluster.priority_class}
-    return {name: value for name, value in fields.items() if value}
 
 
 def _task(task: Manifest, options: RunOptions, cluster: ClusterOptions, marks: Marks) -> Manifest:

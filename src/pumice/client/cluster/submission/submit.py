@@ -18,10 +18,11 @@ from pumice.client.cluster.submission import taken_names
 from pumice.client.cluster.submission.checks import Submission, overtaken
 from pumice.client.cluster.submission.code_secrets import adopt, send_code
 from pumice.client.cluster.submission.env_secret import create_env_secret
-from pumice.client.cluster.submission.job_documents import create_documents
+from pumice.client.cluster.submission.job_documents import create_document
 from pumice.client.cluster.submission.job_manifest import secret_variables
 from pumice.client.cluster.submission.last_job import LastJob, remember_last
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys
 from pumice.model.job import Manifest
@@ -30,19 +31,14 @@ from pumice.store.run_errors import RunError
 if TYPE_CHECKING:
     from pumice.client.cluster.cluster_backend import ClusterBackend
 
-Say = Callable[[str], None]
 
-
-def say_nothing(_message: str) -> None:
-    pass
-
-
-async def submit(backend: ClusterBackend, submission: Submission, say: Say = say_nothing) -> RunRef:
+async def submit(backend: ClusterBackend, submission: Submission, say: Callable[[str], None]) -> RunRef:
     """Create the Job and what it needs. Raises RunError; then nothing is left that `clean` does not remove."""
     connection, code = backend.connection, submission.code
     if code is not None:
         await send_code(connection, submission.namespace, code)
-    await create_documents(connection, submission.documents)
+    for document in submission.documents:
+        await create_document(connection, document)
     if submission.replaces is not None:
         await taken_names.delete_taken(connection, submission.replaces, say)
     submission.is_creating.set()
@@ -89,13 +85,10 @@ async def find_submitted(backend: ClusterBackend, submission: Submission) -> Man
     """Return the Job of this submission if it exists. Raises ApiError."""
     client, name = backend.connection.client, submission.manifest["metadata"].get("name")
     fields = f"metadata.name={name}" if name else ""
-    found: list[Manifest] = []
     async with aclosing(client.list_pages(JOBS, submission.namespace, field_selector=fields)) as pages:
         async for items, _ in pages:
-            found += map(msgspec.json.decode, items)
-    mark = submission.marks.submission
-    return next((each for each in found if _annotations(each).get(keys.SUBMISSION) == mark), None)
-
-
-def _annotations(manifest: Manifest) -> Manifest:
-    return manifest["metadata"].get("annotations") or {}
+            for raw in items:
+                if read_metadata(raw).annotations.get(keys.SUBMISSION) == submission.marks.submission:
+                    found: Manifest = msgspec.json.decode(raw)
+                    return found
+    return None

@@ -7,9 +7,9 @@ import datetime as dt
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec import Struct
 
 from pumice.client.backend import RunRef
@@ -19,6 +19,7 @@ from pumice.client.cluster.journal_entries import summary
 from pumice.client.cluster.live_objects import patiently
 from pumice.client.values import Status
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys
 from pumice.model.job import Job
@@ -26,7 +27,7 @@ from pumice.model.problem import Option
 from pumice.model.text import plural
 from pumice.model.units import elapsed_text
 from pumice.store.options import ClusterOptions
-from pumice.store.run_errors import ConnectionFailed, Denied, NameTakenError
+from pumice.store.run_errors import ConnectionFailed, Denied, NameTakenError, RunError
 
 if TYPE_CHECKING:
     from pumice.client.cluster.connection import Connection
@@ -68,33 +69,39 @@ async def find_taken(connection: Connection, namespace: str, name: str) -> Taken
     return Taken(facts, summary(facts, connection.name), await owned_claims(connection, facts.job), str(user))
 
 
-def check_taken(taken: Taken, options: ClusterOptions, user: str, where: str, now: dt.datetime) -> None:
-    """Raises NameTakenError unless the options say that the Job may be replaced."""
-    status, name = taken.status, taken.status.name
+async def check_taken(
+    connection: Connection, taken: Taken, options: ClusterOptions, user: str, now: dt.datetime
+) -> None:
+    """Raises NameTakenError, with a free name, unless the options say that the Job may be replaced."""
+    status, name, where = taken.status, taken.status.name, f"{connection.name}/{taken.status.namespace}"
     other = taken.user if taken.user not in ("", user) else ""
     by = f", submitted by {'you' if taken.user == user else taken.user}" if taken.user else ""
-    if not status.is_finished:
-        since = elapsed_text((now - (status.started or status.created)).total_seconds())
-        state = f"is {status.outcome}".lower()
-        raise NameTakenError(f"{name}: a Job of this name {state} on {where} since {since}{by}")
-    ended = elapsed_text((now - (status.finished or status.created)).total_seconds())
-    may = options.replace and options.replaced_uid in ("", taken.uid)
-    lacking = {"replace": not may}
-    lacking["delete-claims"] = bool(taken.claims) and not (may and options.delete_claims)
-    lacking["yes"] = bool(other) and not (may and options.yes)
-    needed = [Option(flag, True) for flag, lacks in lacking.items() if lacks]
-    if needed:
+    if status.is_finished:
+        ended = elapsed_text((now - (status.finished or status.created)).total_seconds())
+        may = options.replace and options.replaced_uid in ("", taken.uid)
+        lacking = {"replace": not may}
+        lacking["delete-claims"] = bool(taken.claims) and not (may and options.delete_claims)
+        lacking["yes"] = bool(other) and not (may and options.yes)
+        needed = [Option(flag, True) for flag, lacks in lacking.items() if lacks]
+        if not needed:
+            return
         message = f"{name}: a Job of this name is on {where}; it ended {ended} ago ({status.outcome}){by}"
         error = NameTakenError(f"{message}; replacing it deletes {taken.parts}")
         error.needed, error.uid = needed, taken.uid
-        raise error
+    else:
+        since = elapsed_text((now - (status.started or status.created)).total_seconds())
+        state = f"is {status.outcome}".lower()
+        error = NameTakenError(f"{name}: a Job of this name {state} on {where} since {since}{by}")
+    with suppress(RunError):
+        error.free = await free_name(connection, status.namespace, name)
+    raise error
 
 
 async def free_name(connection: Connection, namespace: str, name: str) -> str:
     """Return a name like this one that no Job has: `train-2`."""
     match = _NUMBER.fullmatch(name)
     base, number = (name, 1) if match is None or match[2] is None else (match[1], int(match[2]))
-    taken = {msgspec.json.decode(raw)["metadata"]["name"] for raw in await connection.all(JOBS, namespace)}
+    taken = {read_metadata(raw).name for raw in await connection.all(JOBS, namespace)}
     return next(each for n in range(number + 1, number + len(taken) + 2) if (each := f"{base}-{n}") not in taken)
 
 
@@ -132,6 +139,4 @@ async def _what_is_left(connection: Connection, job: Job) -> str:
     if pods:
         return "1 pod is" if len(pods) == 1 else f"{len(pods)} pods are"
     raw = await connection.get(JOBS, job.namespace, job.name)
-    if raw is not None and msgspec.json.decode(raw)["metadata"]["uid"] == job.uid:
-        return "what it owns is"
-    return ""
+    return "what it owns is" if raw is not None and read_metadata(raw).uid == job.uid else ""
