@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.submission.checks import KEPT_HERE, knows_deadline
+from pumice.client.cluster.submission.submit import KEPT_HERE, knows_deadline
 from pumice.engines.kubernetes.install import names
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster

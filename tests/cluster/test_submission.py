@@ -259,7 +259,7 @@ def test_a_timeout_that_the_client_keeps_ends_in_a_failure(
     async def knows_none(_connection: object) -> bool:
         return False
 
-    monkeypatch.setattr("pumice.client.cluster.submission.checks.knows_deadline", knows_none)
+    monkeypatch.setattr("pumice.client.cluster.submission.submit.knows_deadline", knows_none)
     controllers.start(namespace)
     with FakeKubelet(controllers.cluster, namespace):
         done = pumice("run", "job.yaml", "--timeout", "1s")

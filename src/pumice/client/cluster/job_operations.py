@@ -40,13 +40,12 @@ class JobOperations(JobReads):
         return last_job(os.environ, self._backend.name, namespace)
 
     async def check(self, request: RunRequest) -> CheckedRun:
-        from pumice.client.cluster.submission.checks import check
+        from pumice.client.cluster.submission.submit import check
 
         return await check(self._backend, request)
 
     async def submit(self, run: CheckedRun) -> RunRef:
-        from pumice.client.cluster.submission.checks import Submission
-        from pumice.client.cluster.submission.submit import submit
+        from pumice.client.cluster.submission.submit import Submission, submit
 
         assert isinstance(run, Submission)  # noqa: S101 - `check` of this backend made it
         return await submit(self._backend, run, self.connection.tell)
@@ -96,7 +95,7 @@ class JobOperations(JobReads):
         await archive_and_delete(self._backend, archives)
 
     async def leftovers(self, retention: Retention, *, claims: bool, images: bool) -> Leftovers:
-        from pumice.client.cluster.control.unused_code import find_unused_code
+        from pumice.client.cluster.submission.code_secrets import find_unused_code
 
         del retention
         if claims or images:

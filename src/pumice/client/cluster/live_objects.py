@@ -1,15 +1,14 @@
-"""Copies of objects of a cluster that a watch keeps current. A lost connection is retried for ten minutes."""
+"""Copies of objects of a cluster that a watch keeps current; a lost connection is borne for ten minutes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,14 +17,14 @@ from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.store.run_errors import ConnectionFailed, Denied
+from pumice.store.run_errors import ConnectionFailed, Denied, RunError
 
 PATIENCE: Final = 600.0  # seconds
 _LONGEST_PAUSE: Final = 5.0
 _SHORT_WATCH: Final = 1.0  # seconds; a server that ends watches so early must not be asked in a tight loop
 _REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _MOST_REFUSALS: Final = 8
-
+_REFUSED_PAUSE: Final = 60.0  # after an error that does not pass by itself, such as a missing right
 
 T = TypeVar("T")
 
@@ -64,32 +63,40 @@ class Patience:
 
 
 @dataclass(slots=True)
-class ObjectWatch(ABC, Generic[T]):
-    """Lists the objects of a kind, then watches them, again and again. Its subclasses say what they keep of each."""
+class LiveTable(Generic[T]):
+    """The objects of a kind, decoded as they arrive, and kept current by a watch for as long as a program stays open.
+
+    A lost connection is retried without end: what was read last stays, and `failure` says why it may be old.
+    `decode` returns None for an object that is not kept; `on_change` is called before and after each change.
+    """
 
     connection: Connection
     resource: Resource
     namespace: str  # empty for all
+    decode: Callable[[msgspec.Raw], T | None]
+    on_change: Callable[[T | None, T | None], None] = lambda _before, _after: None
     labels: str = field(default="", kw_only=True)
     fields: str = field(default="", kw_only=True)
     items: dict[str, T] = field(default_factory=dict, kw_only=True)  # by uid
+    failure: RunError | None = None  # why it is not current
+    _listed: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+    _backoff: Backoff = field(default_factory=lambda: Backoff(first=0.2, longest=_LONGEST_PAUSE))
 
-    @abstractmethod
-    def _put(self, uid: str, raw: msgspec.Raw) -> None: ...
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
 
-    def _remove(self, uid: str) -> None:
-        self.items.pop(uid, None)
+    async def first(self) -> None:
+        """Start, and wait until all objects are read, or cannot be: then `failure` says why."""
+        self.start()
+        await self._listed.wait()
 
-    def _updated(self, raw: msgspec.Raw | None) -> None:
-        """Called after all objects were listed, and after each change with the object."""
-
-    @abstractmethod
-    def _succeeded(self) -> None:
-        """Called when a watch begins: the server answers."""
-
-    @abstractmethod
-    async def _failed(self, error: ApiError) -> None:
-        """Wait until the next attempt, or raise."""
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
 
     async def _run(self) -> None:
         version: str | None = None
@@ -146,19 +153,55 @@ class ObjectWatch(ABC, Generic[T]):
                 self._updated(raw)
         return version
 
+    def _put(self, uid: str, raw: msgspec.Raw) -> None:
+        try:
+            item = self.decode(raw)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError, TypeError, LookupError):
+            # Of an object that cannot be read, what was known stays.
+            return
+        if item is None:
+            self._remove(uid)
+            return
+        before = self.items.get(uid)
+        self.items[uid] = item
+        self.on_change(before, item)
+
+    def _remove(self, uid: str) -> None:
+        if (before := self.items.pop(uid, None)) is not None:
+            self.on_change(before, None)
+
+    def _updated(self, raw: msgspec.Raw | None) -> None:
+        """Called after all objects were listed, and after each change with the object."""
+
+    def _succeeded(self) -> None:
+        """Called when a watch begins: the server answers."""
+        self.failure = None
+        self._backoff.reset()
+        self._listed.set()
+
+    async def _failed(self, error: ApiError) -> None:
+        """Wait until the next attempt, or raise."""
+        self.failure = self.connection.explained(error)
+        self._listed.set()
+        pause = self._backoff.after_failure(error.retry_after)
+        await asyncio.sleep(pause if error.is_transient else _REFUSED_PAUSE)
+
 
 @dataclass(slots=True)
-class LiveObjects(ObjectWatch[msgspec.Raw]):
-    """All of each object, for a reader that waits for changes."""
+class LiveObjects(LiveTable[msgspec.Raw]):
+    """All of each object, for a reader that waits for changes. It gives up when its patience ends."""
 
-    is_listed: bool = False  # `items` is known
+    decode: Callable[[msgspec.Raw], msgspec.Raw | None] = lambda raw: raw
     versions: list[msgspec.Raw] | None = None  # all that the watch has seen, for a reader that takes them
     _patience: Patience = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _failure: BaseException | None = None
 
     def __post_init__(self) -> None:
         self._patience = Patience(self.connection)
+
+    @property
+    def is_listed(self) -> bool:
+        return self._listed.is_set()
 
     async def changed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a change is not an error that is late
         """Wait for a change; return whether there was one. Raises RunError if the cluster cannot be read."""
@@ -168,33 +211,38 @@ class LiveObjects(ObjectWatch[msgspec.Raw]):
         except TimeoutError:
             return False
         self._changed.clear()
-        if self._failure is not None:
-            raise self._failure
+        if self._task is not None and self._task.done():
+            self._task.result()
         return True
 
-    async def run(self) -> None:
+    async def _run(self) -> None:
         try:
-            await self._run()
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whoever waits for a change gets it
-            self._failure = error
+            await LiveTable._run(self)  # noqa: SLF001 - a class with slots has no super() here
+        finally:
+            # Whoever waits for a change gets the error.
             self._changed.set()
 
-    def _put(self, uid: str, raw: msgspec.Raw) -> None:
-        self.items[uid] = raw
-
     def _updated(self, raw: msgspec.Raw | None) -> None:
-        self.is_listed = True
         if self.versions is not None and raw is not None:
             self.versions.append(raw)
         self._changed.set()
 
     def _succeeded(self) -> None:
         self._patience.succeeded()
+        self._listed.set()
 
     async def _failed(self, error: ApiError) -> None:
         await self._patience.after(error)
+
+
+@asynccontextmanager
+async def live(objects: LiveObjects) -> AsyncIterator[LiveObjects]:
+    """Keep a copy current within the block."""
+    objects.start()
+    try:
+        yield objects
+    finally:
+        await objects.close()
 
 
 async def patiently(connection: Connection, ask: Callable[[], Awaitable[T]]) -> T:
@@ -214,12 +262,8 @@ async def patiently(connection: Connection, ask: Callable[[], Awaitable[T]]) -> 
             return answer
 
 
-@asynccontextmanager
-async def live(objects: LiveObjects) -> AsyncIterator[LiveObjects]:
-    """Keep a copy current within the block."""
-    task = asyncio.create_task(objects.run())
-    try:
-        yield objects
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+async def within(seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    """Wait for something for some time at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work

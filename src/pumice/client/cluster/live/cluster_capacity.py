@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.live.job_table import Amounts, JobTable
-from pumice.client.cluster.live.live_table import LiveTable, within
+from pumice.client.cluster.live_objects import LiveTable, within
 from pumice.client.observer import Capacity, Holding
 from pumice.diagnosis.cluster.objects import Node, Quota
 from pumice.engines.kubernetes.api.resources import NODES, QUOTAS

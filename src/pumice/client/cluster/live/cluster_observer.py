@@ -18,9 +18,9 @@ from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, in_or
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
 from pumice.client.cluster.live.job_table import JobTable, SeenJob
-from pumice.client.cluster.live.live_table import LiveTable, within
 from pumice.client.cluster.live.open_job import OpenJob
 from pumice.client.cluster.live.rights import Rights
+from pumice.client.cluster.live_objects import LiveTable, within
 from pumice.client.observer import Capacity, ListedRun, Observed, PodAddress, Refusals, Scope, WaitingRun
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.why import Why, WhyCode

@@ -17,7 +17,7 @@ from pumice.client.cluster.job_end import COMMANDS_OF_JOBS
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, read_event, read_job, read_pod
 from pumice.client.cluster.job_rows import STOPPED
 from pumice.client.cluster.journal_entries import history_of
-from pumice.client.cluster.live.live_table import LiveTable
+from pumice.client.cluster.live_objects import LiveTable
 from pumice.client.observer import ListedRun
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.model import keys

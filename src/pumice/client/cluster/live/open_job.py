@@ -15,8 +15,8 @@ import msgspec
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, read_event
-from pumice.client.cluster.live.live_table import LiveTable
 from pumice.client.cluster.live.log_spool import LogSpool
+from pumice.client.cluster.live_objects import LiveTable
 from pumice.client.cluster.pod_logs import JobLogs
 from pumice.engines.kubernetes.api.resources import CORE_EVENTS
 from pumice.model.job import Job

@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.client.backend import RunRef, StopRun
-from pumice.client.cluster.submission.checks import Submission, check
-from pumice.client.cluster.submission.submit import submit
+from pumice.client.cluster.submission.submit import Submission, check, submit
 from pumice.client.cluster.watching import watch
 from pumice.client.lease import read_events, start_task
 from pumice.client.values import Status

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.live.live_table import LiveTable
+from pumice.client.cluster.live_objects import LiveObjects, LiveTable, live
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.store.run_errors import ConnectionFailed, ForbiddenError
@@ -82,7 +82,7 @@ def play(server: Server) -> tuple[LiveTable[int], list[tuple[int | None, int | N
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = asyncio.sleep
-    monkeypatch.setattr("pumice.client.cluster.live.live_table.asyncio.sleep", lambda _seconds: sleep(0))
+    monkeypatch.setattr("pumice.client.cluster.live_objects.asyncio.sleep", lambda _seconds: sleep(0))
 
 
 def test_changes_are_taken_as_they_come() -> None:
@@ -142,3 +142,26 @@ def test_an_object_that_cannot_be_read_stays_as_it_was_and_others_are_left_out()
     events = [("MODIFIED", an_object("a", "no number")), ("ADDED", an_object("b", None)), ("ADDED", an_object("c"))]
     table, _ = play(Server([[an_object("a")]], [events]))
     assert table.items == {"a": 1, "c": 1}
+
+
+def test_a_reader_that_waits_gets_each_change_and_the_error_that_ends_them() -> None:
+    async def run() -> tuple[list[bool], list[object], list[str]]:
+        changes = [("MODIFIED", an_object("a", 3)), ("DELETED", an_object("a", 4))]
+        server = Server([[an_object("a")], ApiError(403, "Forbidden", "no")], [changes, ApiError(410, "Expired", "")])
+        connection = Connection("prod", cast("Any", Access()), "ml")
+        connection._client, connection._loop = cast("Any", server), asyncio.get_running_loop()
+        objects = LiveObjects(connection, PODS, "ml", versions=[])
+
+        async def read_on() -> None:
+            while await objects.changed(5.0):
+                continue
+
+        async with live(objects):
+            seen = [await objects.changed(5.0), objects.is_listed]
+            with pytest.raises(ForbiddenError):
+                await read_on()
+            seen.append(await objects.changed(0.01))
+        versions = [msgspec.json.decode(each)["value"] for each in objects.versions or ()]
+        return seen, versions, [*objects.items]
+
+    assert asyncio.run(run()) == ([True, True, False], [3, 4], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.control.resizing import resize_patch
+from pumice.client.cluster.control.changes import resize_patch
 from pumice.client.cluster.job_facts import read_job
 
 
