@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.network import outbound
-from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound
+from pumice.engines.local.network.outbound import HINT, NOTE, TunnelProgram, open_outbound, tun_device_problem
 from pumice.engines.local.network.relay import Server, Stream
-from pumice.engines.local.network.tunnel_programs import TunnelProgram, tun_device_problem
 from tests.local.sandbox.boxes import Box, in_box, python_mounts
 
 PEER = """

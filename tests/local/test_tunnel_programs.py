@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.network import tunnel_programs
-from pumice.engines.local.network.tunnel_programs import nameservers, tun_device_problem
+from pumice.engines.local.network import outbound
+from pumice.engines.local.network.outbound import nameservers, tun_device_problem
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
 from tests.patience import PATIENCE
@@ -23,10 +23,8 @@ MACHINE = """
 import asyncio, os, socket, struct, sys, threading
 from pathlib import Path
 from pumice.engines.local.sandbox.net.netlink import Netlink
-from pumice.engines.local.network.outbound import open_outbound
-from pumice.engines.local.network.proxy import is_loopback
-from pumice.engines.local.network.proxy import refused_networks
-from pumice.engines.local.network.tunnel_programs import PROGRAMS
+from pumice.engines.local.network.outbound import PROGRAMS, open_outbound
+from pumice.engines.local.network.proxy import is_loopback, refused_networks
 from pumice.engines.local.sandbox import syscalls
 from tests.local.sandbox.boxes import box, python_mounts, run
 from pumice.engines.local.sandbox.specs import File
@@ -253,7 +251,7 @@ def test_tun_device_problem(tmp_path: Path, mode: int | None, problem: str | Non
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("# none\nnameserver 127.0.0.53\n", (tunnel_programs._DNS,), id="one"),
+        pytest.param("# none\nnameserver 127.0.0.53\n", (outbound._DNS,), id="one"),
         pytest.param("nameserver fd00::1\nnameserver\n", (), id="only IPv6"),
         pytest.param(None, (), id="no file"),
     ],

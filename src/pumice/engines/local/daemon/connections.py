@@ -94,7 +94,9 @@ class Connection(AsyncWire):
     """One side of a connection, after both sides said hello. They may have no protocol in common."""
 
     def __init__(self, connected: socket.socket, lost: Callable[[], Exception] | None = None) -> None:
-        super().__init__(Wire(connected, FORMAT), lost or _answer_lost)
+        super().__init__(
+            Wire(connected, FORMAT), lost or (lambda: AnswerLostError("the connection ended before the answer"))
+        )
         self.peer = Hello()
 
     async def greet(self, own: Hello, patience: float | None = PATIENCE) -> None:
@@ -131,10 +133,6 @@ class Connection(AsyncWire):
 
 def unknown_request(request: Message) -> RunError:
     return RunError(f"unknown request {request.get('do')!r}", "upgrade Pumice")
-
-
-def _answer_lost() -> Exception:
-    return AnswerLostError("the connection ended before the answer")
 
 
 @asynccontextmanager
@@ -245,16 +243,17 @@ class Listener:
             return
         except OSError as error:
             loop.call_exception_handler({"message": "a connection cannot be accepted", "exception": error})
+
+            def again() -> None:
+                if listening is self._socket:
+                    loop.add_reader(listening, self._accept, listening)
+
             loop.remove_reader(listening)
-            loop.call_later(_PAUSE, self._accept_again, listening)
+            loop.call_later(_PAUSE, again)
             return
         task = loop.create_task(self._serve(accepted))
         self._accepted.add(task)
         task.add_done_callback(self._accepted.discard)
-
-    def _accept_again(self, listening: socket.socket) -> None:
-        if listening is self._socket:
-            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def _serve(self, accepted: socket.socket) -> None:
         if peer_uid(accepted) != os.getuid():

@@ -104,10 +104,6 @@ def is_within(path: Path, directories: Iterable[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
 
 
-def is_private(access: HostAccess, facts: ConsentFacts) -> bool:
-    return is_within(access.real, facts.private)
-
-
 def credential_of(access: HostAccess, facts: ConsentFacts) -> Path | None:
     """Return the credentials that the path is, or is part of."""
     return next((each for each in facts.credentials if access.real.is_relative_to(each)), None)
@@ -161,18 +157,13 @@ def _why_of_owner(real: Path, user: int) -> str:
         return ""
     if stat.S_ISSOCK(found.st_mode):
         return "is a socket of a program on this machine"
-    if found.st_uid in (0, user) or (found.st_uid == _overflow_user() and not _knows_all_users()):
+    if found.st_uid in (0, user):
+        return ""
+    # The kernel shows this user for files of users who do not exist in this user namespace.
+    overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    if found.st_uid == overflow and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
         return ""
     try:
         return f"belongs to another user, {pwd.getpwuid(found.st_uid).pw_name}"
     except KeyError:
         return f"belongs to another user, {found.st_uid}"
-
-
-def _overflow_user() -> int:
-    """The user that the kernel shows for files of users who do not exist in this user namespace."""
-    return int(Path("/proc/sys/kernel/overflowuid").read_text())
-
-
-def _knows_all_users() -> bool:
-    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]

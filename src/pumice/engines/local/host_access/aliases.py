@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,14 +68,10 @@ def with_aliases(paths: Iterable[Path]) -> dict[Path, Path]:
     mounts, found = read_mounts(), dict[Path, Path]()
     for path in paths:
         real = Path(os.path.realpath(path))
-        for each in (real, *(alias for alias in find_aliases(real, mounts) if _is_same(alias, real))):
-            found.setdefault(each, path)
+        found.setdefault(real, path)
+        for alias in find_aliases(real, mounts):
+            # A further mount may cover it.
+            with suppress(OSError):
+                if alias.samefile(real):
+                    found.setdefault(alias, path)
     return found
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    """Return whether no further mount covers the path."""
-    try:
-        return path.samefile(other)
-    except OSError:
-        return False

@@ -14,7 +14,6 @@ from pumice.engines.local.host_access.access import (
     guarded_path,
     host_sub_paths,
     host_volumes,
-    is_private,
     is_within,
     read_only_path,
     why_consent,
@@ -45,12 +44,35 @@ from pumice.store.settings import (
 _FILE: Final = "consent.json"
 
 
+class _Grant(msgspec.Struct, frozen=True):
+    """A path that the user has allowed: by project, real path, and whether it may be written to.
+
+    In the state directory, which no pod sees. A project's own files could be changed by its pods.
+    """
+
+    project: str
+    path: str
+    writable: bool
+
+
 def remember_consent(error: ConsentError, settings: Settings) -> None:
     """Raises RunError if it cannot be remembered."""
+    project = str(settings.project or settings.workdir)
+    added = {_Grant(project, str(each.real), not each.read_only) for each in error.accesses}
+    grants = sorted(_grants(settings) | added, key=lambda each: (each.project, each.path))
     try:
-        remember(error.accesses, settings.project or settings.workdir, settings.state)
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(settings.state / _FILE, msgspec.json.encode(grants), sync=False)
     except OSError as problem:
         raise state_error(settings.state, problem) from problem
+
+
+def _grants(settings: Settings) -> set[_Grant]:
+    """Nothing is granted where the file is missing or broken."""
+    try:
+        return set(msgspec.json.decode((settings.state / _FILE).read_bytes(), type=list[_Grant]))
+    except (OSError, msgspec.DecodeError):
+        return set()
 
 
 def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFacts:
@@ -120,7 +142,7 @@ def check_consent(
     if not wanted and not parts:
         return ()
     facts = consent_facts(settings, environ)
-    if private := [access for access in (*wanted, *parts) if is_private(access, facts)]:
+    if private := [access for access in (*wanted, *parts) if is_within(access.real, facts.private)]:
         raise Denied.of([Problem(f"{access}: Pumice keeps its own files there") for access in private])
     missing = []
     known = {access.real for access in wanted if not access.read_only}
@@ -160,50 +182,19 @@ def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Pro
 
 
 def _has_consent(access: HostAccess, settings: Settings, facts: ConsentFacts) -> bool:
-    project = settings.project or settings.workdir
-    return _is_allowed(access, facts, settings.allowed) or is_granted(access, project, settings.state)
-
-
-def _is_allowed(access: HostAccess, facts: ConsentFacts, prefixes: Iterable[Path]) -> bool:
     """Credentials, and writing to what is read-only, must be named themselves: a directory above does not include them.
 
     Consent for a home, for example, is no consent to change the Python environment in it.
     """
     guarded = guarded_path(access, facts)
-    return any(
-        access.real.is_relative_to(prefix) and (guarded is None or prefix.is_relative_to(guarded))
-        for prefix in _real(prefixes)
-    )
+    for prefix in _real(settings.allowed):
+        if access.real.is_relative_to(prefix) and (guarded is None or prefix.is_relative_to(guarded)):
+            return True
+    grants, project = _grants(settings), str(settings.project or settings.workdir)
+    # Consent to write includes reading.
+    wanted = (True, False) if access.read_only else (True,)
+    return any(_Grant(project, str(access.real), writable) in grants for writable in wanted)
 
 
 def _real(paths: Iterable[Path]) -> list[Path]:
     return [Path(os.path.realpath(path)) for path in paths]
-
-
-class _Grant(msgspec.Struct, frozen=True):
-    project: str
-    path: str
-    writable: bool
-
-
-def is_granted(access: HostAccess, project: Path, state: Path) -> bool:
-    """Consent to write includes reading."""
-    grants = _read(state)
-    wanted = {True} if not access.read_only else {True, False}
-    return any(_Grant(str(project), str(access.real), writable) in grants for writable in wanted)
-
-
-def remember(accesses: Iterable[HostAccess], project: Path, state: Path) -> None:
-    """Raises OSError if the state directory cannot be written to."""
-    grants = _read(state) | {_Grant(str(project), str(each.real), not each.read_only) for each in accesses}
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    content = msgspec.json.encode(sorted(grants, key=lambda each: (each.project, each.path)))
-    replace_file(state / _FILE, content, sync=False)
-
-
-def _read(state: Path) -> set[_Grant]:
-    """Nothing is granted where the file is missing or broken."""
-    try:
-        return set(msgspec.json.decode((state / _FILE).read_bytes(), type=list[_Grant]))
-    except (OSError, msgspec.DecodeError):
-        return set()

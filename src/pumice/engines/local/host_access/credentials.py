@@ -9,85 +9,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-# Relative to a home. Directories and files of the usual tools.
+# Relative to a home. Directories and files of the usual tools: remote shells and clouds; hosts of code; containers and
+# clusters; browsers, mail and keyrings; packages of languages; databases and storage; models and data; the display.
 IN_HOMES: Final = (
-    ".ssh",
-    ".aws",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".dockercfg",
-    ".azure",
-    ".oci",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".config/doctl",
-    ".config/hcloud",
-    ".config/op",
-    ".config/rclone",
-    ".config/sops",
-    ".config/containers",
-    ".config/git/credentials",
-    ".config/huggingface",
-    ".config/kaggle",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".mozilla",
-    ".thunderbird",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".password-store",
-    ".netrc",
-    ".git-credentials",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".s3cfg",
-    ".boto",
-    ".mc",
-    ".ngc",
-    ".kaggle",
-    ".huggingface",
-    ".cache/huggingface/token",
-    ".cache/huggingface/stored_tokens",
-    ".databrickscfg",
-    ".vault-token",
-    ".terraform.d",
-    ".terraformrc",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".gradle/gradle.properties",
-    ".Xauthority",
-    ".ICEauthority",
+    *(".ssh", ".gnupg", ".aws", ".azure", ".oci", ".config/gcloud", ".config/doctl", ".config/hcloud", ".terraform.d"),
+    *(".terraformrc", ".vault-token", ".config/op", ".config/sops", ".password-store", ".netrc"),
+    *(".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli"),
+    *(".kube", ".docker", ".dockercfg", ".config/containers"),
+    *(".mozilla", ".config/google-chrome", ".config/chromium", ".thunderbird"),
+    *(".local/share/keyrings", ".local/share/kwalletd"),
+    *(".npmrc", ".yarnrc.yml", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials"),
+    *(".m2/settings.xml", ".gradle/gradle.properties"),
+    *(".pgpass", ".my.cnf", ".s3cfg", ".boto", ".mc", ".config/rclone", ".databrickscfg"),
+    *(".ngc", ".kaggle", ".config/kaggle", ".huggingface", ".config/huggingface", ".cache/huggingface/token"),
+    *(".cache/huggingface/stored_tokens", ".Xauthority", ".ICEauthority"),
 )
 # Patterns of what only root can read on most machines.
 OF_MACHINE: Final = (
-    "/etc/ssh/*_key",
-    "/etc/*shadow*",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/sudoers*",
-    "/etc/krb5.keytab",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/letsencrypt",
-    "/etc/wireguard",
-    "/etc/NetworkManager/system-connections",
-    "/etc/docker",
-    "/var/backups",
-    "/var/spool/cron",
-    "/var/lib/docker",
-    "/var/lib/kubelet",
-    "/var/lib/containerd",
-    "/var/lib/containers",
-    "/var/lib/rancher",
-    "/var/lib/etcd",
+    *("/etc/ssh/*_key", "/etc/*shadow*", "/etc/ssl/private", "/etc/pki/tls/private", "/etc/sudoers*"),
+    *("/etc/krb5.keytab", "/etc/kubernetes", "/etc/rancher", "/etc/letsencrypt", "/etc/wireguard", "/etc/docker"),
+    *("/etc/NetworkManager/system-connections", "/var/backups", "/var/spool/cron", "/var/lib/docker"),
+    *("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/rancher", "/var/lib/etcd"),
     "/var/lib/NetworkManager",
 )
 # Variables that name files with credentials, or directories with such files.
@@ -122,12 +64,9 @@ def home_directories(home: Path | None, accounts: Path = _ACCOUNTS, top: Path = 
     with suppress(OSError):
         # There may be no /home, or it is closed to this user.
         found += [path for path in top.iterdir() if path.is_dir()]
-    real = (Path(os.path.realpath(path)) for path in found if path.is_absolute())
-    return tuple(dict.fromkeys(path for path in real if len(path.parts) > 1 and not _is_of_system(path)))
-
-
-def _is_of_system(path: Path) -> bool:
-    return path.parts[1] in _SYSTEM or path == Path(tempfile.gettempdir())
+    real = dict.fromkeys(Path(os.path.realpath(path)) for path in found if path.is_absolute())
+    homes = (path for path in real if len(path.parts) > 1 and path.parts[1] not in _SYSTEM)
+    return tuple(path for path in homes if path != Path(tempfile.gettempdir()))
 
 
 def credentials_in(homes: Iterable[Path]) -> Iterator[Path]:

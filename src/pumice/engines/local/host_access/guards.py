@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -41,6 +41,8 @@ _FRESH: Final = 0.5  # seconds for which the table is not read again: large jobs
 
 
 class HostSockets:
+    """The Unix sockets of this machine's programs: a pod that can open the file reaches the program."""
+
     def __init__(self, table: Path = _TABLE, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = table
         self._clock = clock
@@ -56,8 +58,11 @@ class HostSockets:
             self._paths, self._read = self._current(), self._clock()
         prefix = os.path.realpath(source).rstrip("/") + "/"
         found = [path[len(prefix) - 1 :] for path in self._paths if path.startswith(prefix)]
-        relative = {path for path in self._paths if not path.startswith("/")}
-        ends = {end for path in relative for end in _ends(path)}
+        ends = set()
+        for path in {path for path in self._paths if not path.startswith("/")}:
+            # `b/c` and `c` for `../b/c`.
+            parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+            ends |= {"/".join(parts[start:]) for start in range(len(parts))}
         return found + [f"/{end}" for end in sorted(ends) if Path(source, end).is_socket()]
 
     def _current(self) -> list[str]:
@@ -69,12 +74,6 @@ class HostSockets:
         paths = [fields[-1] for line in lines if len(fields := line.split(None, _FIELDS - 1)) == _FIELDS]
         # A name in the abstract namespace begins with @; it belongs to a network, not to a file.
         return [os.path.realpath(path) if path.startswith("/") else path for path in paths if not path.startswith("@")]
-
-
-def _ends(path: str) -> list[str]:
-    """Return `b/c` and `c` for `../b/c`."""
-    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-    return ["/".join(parts[start:]) for start in range(len(parts))]
 
 
 class GuardedPaths(Struct):
@@ -141,8 +140,10 @@ def _is_shown(path: str) -> bool:
 def guarded_paths(settings: Settings, environ: Mapping[str, str]) -> GuardedPaths:
     """Find what exists now. A directory for the user's settings is made, or a pod could make it."""
     homes = home_directories(home_directory(environ))
-    if settings.config is not None and not settings.workdir_read_only:
-        _make_config_directory(settings.config, homes)
+    config = settings.config
+    if config is not None and not settings.workdir_read_only and any(config.is_relative_to(home) for home in homes):
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.mkdir(exist_ok=True, mode=0o700)
     found = [*credentials_in(homes), *named_credentials(environ), *private_directories(settings, environ)]
     if os.geteuid() == 0:
         # Other users cannot read them.
@@ -156,9 +157,3 @@ def guarded_paths(settings: Settings, environ: Mapping[str, str]) -> GuardedPath
         [str(home) for home in homes],
         str(settings.state),
     )
-
-
-def _make_config_directory(directory: Path, homes: Iterable[Path]) -> None:
-    if any(directory.is_relative_to(home) for home in homes):
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(exist_ok=True, mode=0o700)

@@ -140,7 +140,17 @@ class ArchiveBlobs:
         self._members: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
         try:
-            self._index()
+            size = file.seek(0, 2)
+            for _, member in members(Skipping(Window(file, 0, size))):
+                name = "/".join(parts(member.name))
+                if member.issym() or member.islnk():
+                    # Older versions of docker save store equal layers as links to the first one.
+                    base = posixpath.dirname(name) if member.issym() else ""
+                    self._links[name] = posixpath.normpath(posixpath.join(base, member.linkname))
+                elif member.isreg() and not member.issparse():
+                    if member.offset_data + member.size > size:
+                        raise ImageError(f"{name}: is cut short")
+                    self._members[name] = member.offset_data, member.size
         except BaseException:
             file.close()
             raise
@@ -156,19 +166,6 @@ class ArchiveBlobs:
         if extent is None:
             raise ImageError(f"{name}: is missing")
         return Window(self._file, *extent)
-
-    def _index(self) -> None:
-        size = self._file.seek(0, 2)
-        for _, member in members(Skipping(Window(self._file, 0, size))):
-            name = "/".join(parts(member.name))
-            if member.issym() or member.islnk():
-                # Older versions of docker save store equal layers as links to the first one.
-                base = posixpath.dirname(name) if member.issym() else ""
-                self._links[name] = posixpath.normpath(posixpath.join(base, member.linkname))
-            elif member.isreg() and not member.issparse():
-                if member.offset_data + member.size > size:
-                    raise ImageError(f"{name}: is cut short")
-                self._members[name] = member.offset_data, member.size
 
     def _target(self, name: str) -> str:
         name = "/".join(parts(name))

@@ -10,8 +10,8 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pumice.engines.local.images.errors import ImageError
@@ -53,7 +53,7 @@ class ConfinedDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close_to(0)
         os.close(self._open.pop())
 
@@ -99,13 +99,10 @@ class ConfinedDirectory:
         except OSError as error:
             if error.errno not in _NOT_A_DIRECTORY:
                 raise
-            raise ImageError(f"{'/'.join((*self._names, name))}: {self._reason(name)}") from None
-
-    def _reason(self, name: str) -> str:
-        try:
-            return f"is a symbolic link to {os.readlink(name, dir_fd=self._open[-1])}, which is not followed"
-        except OSError:
-            return "is not a directory"
+            why = "is not a directory"
+            with suppress(OSError):
+                why = f"is a symbolic link to {os.readlink(name, dir_fd=here)}, which is not followed"
+            raise ImageError(f"{'/'.join((*self._names, name))}: {why}") from None
 
     def _close_to(self, depth: int) -> None:
         while len(self._names) > depth:

@@ -15,10 +15,10 @@ import json
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import asdict
 
@@ -179,7 +179,10 @@ class _Layer:
         elif base.startswith(_BOOKKEEPING):
             return
         elif base.startswith(_WHITEOUT):
-            self._hide((*path[:-1], _hidden_name(member.name, base)))
+            hidden = base.removeprefix(_WHITEOUT)
+            if hidden in {"", ".", ".."}:
+                raise ImageError(f"{member.name}: is not a valid whiteout")
+            self._hide((*path[:-1], hidden))
         else:
             self._add_entry(archive, member, path)
 
@@ -253,12 +256,19 @@ class _Layer:
         if source is None:
             raise ImageError(f"{member.name}: is of an unknown type")
         descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+        extents: Iterable[tuple[int, int]] = [(0, member.size)]
+        if member.issparse() and member.sparse is not None:
+            # Sparse files stay sparse on disk.
+            extents = cast(Iterable[tuple[int, int]], member.sparse)
         with os.fdopen(descriptor, "wb") as file:
             try:
-                for offset, size in _extents(member):
+                for offset, size in extents:
                     source.seek(offset)
                     file.seek(offset)
-                    _copy(source, file, size)
+                    left = size
+                    while data := source.read(min(CHUNK, left)):
+                        file.write(data)
+                        left -= len(data)
             except tarfile.TarError as error:
                 raise ImageError(f"{member.name}: is damaged or cut short: {error}") from None
             file.truncate(member.size)
@@ -281,24 +291,3 @@ class _Layer:
             return
         for name in os.listdir(descriptor):  # noqa: PTH208 - a path could not name an open directory
             self._hide((*path, name))
-
-
-def _hidden_name(name: str, base: str) -> str:
-    hidden = base.removeprefix(_WHITEOUT)
-    if hidden in {"", ".", ".."}:
-        raise ImageError(f"{name}: is not a valid whiteout")
-    return hidden
-
-
-def _extents(member: tarfile.TarInfo) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of a file's data; sparse files stay sparse on disk."""
-    if member.issparse() and member.sparse is not None:
-        yield from cast(Iterable[tuple[int, int]], member.sparse)
-    else:
-        yield 0, member.size
-
-
-def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    while data := source.read(min(CHUNK, size)):
-        target.write(data)
-        size -= len(data)

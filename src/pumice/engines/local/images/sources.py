@@ -77,8 +77,8 @@ def _docker(blobs: Blobs) -> Iterator[_Candidate]:
 
 def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: int) -> Iterator[_Candidate]:
     document, _ = read_document(blobs, file, digest)
-    for entry in _dicts(_dict(document).get("manifests")):
-        annotations = _dict(entry.get("annotations"))
+    for entry in _dicts(dict_or_empty(document).get("manifests")):
+        annotations = dict_or_empty(entry.get("annotations"))
         if "vnd.docker.reference.type" in annotations:
             # An attestation, not an image.
             continue
@@ -90,9 +90,9 @@ def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: in
         elif blobs.has(blob):
             # An archive of one platform may have the index of all of them.
             manifest, _ = read_document(blobs, blob, known)
-            config, config_digest = _blob(_dict(_dict(manifest).get("config")))
-            layers = tuple(_blob(layer) for layer in _dicts(_dict(manifest).get("layers")))
-            machine = str(_dict(entry.get("platform")).get("architecture") or "")
+            config, config_digest = _blob(dict_or_empty(dict_or_empty(manifest).get("config")))
+            layers = tuple(_blob(layer) for layer in _dicts(dict_or_empty(manifest).get("layers")))
+            machine = str(dict_or_empty(entry.get("platform")).get("architecture") or "")
             yield _Candidate(own, config, config_digest, layers, machine)
 
 
@@ -119,7 +119,7 @@ def _is_named(name: str, wanted: str) -> bool:
 
 def _source(blobs: Blobs, chosen: _Candidate) -> ImageSource:
     document, digest = read_document(blobs, chosen.config, chosen.config_digest)
-    diff_ids = _dict(_dict(document).get("rootfs")).get("diff_ids")
+    diff_ids = dict_or_empty(dict_or_empty(document).get("rootfs")).get("diff_ids")
     if not isinstance(diff_ids, list) or len(diff_ids) != len(chosen.layers) or len(diff_ids) > _MOST_LAYERS:
         count = len(diff_ids) if isinstance(diff_ids, list) else 0
         raise ImageError(f"{chosen.config}: is damaged: has {count} layers, the archive has {len(chosen.layers)}")
@@ -132,11 +132,10 @@ def _source(blobs: Blobs, chosen: _Candidate) -> ImageSource:
 def _blob(descriptor: Mapping[str, Any]) -> tuple[str, str]:
     """Return file and digest of a descriptor."""
     digest = descriptor.get("digest")
-    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
-    if match is None:
-        found = digest[:80] if isinstance(digest, str) else kind_of(digest)
-        raise ImageError(f"is damaged: {found} is not a sha256 digest")
-    return f"blobs/sha256/{match[1]}", match[0]
+    if match := _DIGEST.fullmatch(text_or_empty(digest)):
+        return f"blobs/sha256/{match[1]}", match[0]
+    found = digest[:80] if isinstance(digest, str) else kind_of(digest)
+    raise ImageError(f"is damaged: {found} is not a sha256 digest")
 
 
 def _digest_in(file: str) -> str:
@@ -144,7 +143,7 @@ def _digest_in(file: str) -> str:
     return f"sha256:{match[1]}" if match is not None else ""
 
 
-def _dict(found: object) -> Mapping[str, Any]:
+def dict_or_empty(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
@@ -174,17 +173,17 @@ class ImageConfig(Struct, frozen=True):
 
 def read_config(document: Mapping[str, Any]) -> ImageConfig:
     """Parse the configuration of a Docker or OCI image; ill-formed fields are ignored, as the layers matter more."""
-    config = document.get("config") or document.get("Config") or {}
-    if not isinstance(config, Mapping):
-        config = {}
+    config = dict_or_empty(document.get("config") or document.get("Config"))
+    lines = config.get("Env")
+    pairs = [str(line).partition("=") for line in lines] if isinstance(lines, list) else []
     return ImageConfig(
         entrypoint=_words(config.get("Entrypoint")),
         cmd=_words(config.get("Cmd")),
-        env=_variables(config.get("Env")),
-        workdir=_text(config.get("WorkingDir")),
-        user=_text(config.get("User")),
-        stop_signal=_text(config.get("StopSignal")),
-        architecture=_text(document.get("architecture")),
+        env={name: value for name, equals, value in pairs if name and equals},
+        workdir=text_or_empty(config.get("WorkingDir")),
+        user=text_or_empty(config.get("User")),
+        stop_signal=text_or_empty(config.get("StopSignal")),
+        architecture=text_or_empty(document.get("architecture")),
     )
 
 
@@ -195,14 +194,5 @@ def _words(found: object) -> tuple[str, ...]:
     return tuple(str(word) for word in found) if isinstance(found, list) else ()
 
 
-def _variables(found: object) -> dict[str, str]:
-    variables = {}
-    for line in found if isinstance(found, list) else []:
-        name, equals, value = str(line).partition("=")
-        if name and equals:
-            variables[name] = value
-    return variables
-
-
-def _text(found: object) -> str:
+def text_or_empty(found: object) -> str:
     return found if isinstance(found, str) else ""

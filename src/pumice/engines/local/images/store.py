@@ -113,7 +113,13 @@ class ImageStore:
                 raise ImageError("there is no such image", "`pumice image list` shows all images", familiar(full))
             digest = entry.get("digest")
             if digest and all(other.get("digest") != digest for other in names.values()):
-                self._remove_image(digest, full)
+                directory, removed = self._directory(digest), self.directory / f"{_REMOVED}{digest}"
+                with suppress(FileNotFoundError), (directory / _HELD).open("a") as file:
+                    if not lock_at_once(file):
+                        raise ImageError("is used by a running job", "wait for the job, or stop it", familiar(full))
+                    remove_tree(removed)
+                    directory.rename(removed)
+                remove_tree(removed)
             self._write_names(names)
 
     @contextmanager
@@ -156,28 +162,15 @@ class ImageStore:
     def _unpacked(self, blobs: Blobs, full: str, report: Report) -> str:
         source = find_image(blobs, full)
         digest = source.digest.removeprefix("sha256:")
-        self._sweep(digest)
-        if self._record(digest) is None:
-            unpack(blobs, source, self._directory(digest), self.directory / f"{_PARTIAL}{digest}", report)
-        return digest
-
-    def _sweep(self, wanted: str) -> None:
-        """Remove leftovers of processes that died, except those of the wanted image, which will be continued."""
+        partial = self.directory / f"{_PARTIAL}{digest}"
         for path in self.directory.glob(".*-*"):
-            if path.name.startswith((_PARTIAL, _REMOVED)) and path.name != f"{_PARTIAL}{wanted}":
+            # Leftovers of processes that died; those of the wanted image are continued.
+            if path.name.startswith((_PARTIAL, _REMOVED)) and path != partial:
                 remove_tree(path)
-        if self._record(wanted) is None:
-            remove_tree(self._directory(wanted))
-
-    def _remove_image(self, digest: str, name: str) -> None:
-        directory = self._directory(digest)
-        removed = self.directory / f"{_REMOVED}{digest}"
-        with suppress(FileNotFoundError), (directory / _HELD).open("a") as file:
-            if not lock_at_once(file):
-                raise ImageError("is used by a running job", "wait for the job, or stop it", familiar(name))
-            remove_tree(removed)
-            directory.rename(removed)
-        remove_tree(removed)
+        if self._record(digest) is None:
+            remove_tree(self._directory(digest))
+            unpack(blobs, source, self._directory(digest), partial, report)
+        return digest
 
     def _image(self, name: str, entry: Mapping[str, Any]) -> Image | None:
         if directory := entry.get("directory"):

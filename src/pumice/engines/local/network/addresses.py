@@ -34,28 +34,14 @@ class Addresses:
     def __init__(self, names: Iterable[str] = ()) -> None:
         """Assign addresses to the names in order, so that a job's pods have neighbouring addresses."""
         self._numbers: dict[str, int] = {}
-        self._released: list[int] = []
         for name in names:
             self.of(name)
 
     def of(self, name: str) -> str:
         """Return the address of a name; assign one the first time."""
-        number = self._numbers.get(name)
-        if number is None:
-            # Unused addresses first: peers may still have connections to a released one.
-            number = len(self._numbers) + len(self._released)
-            if number >= CAPACITY:
-                if not self._released:
-                    raise AddressesExhaustedError
-                number = self._released.pop(0)
-            self._numbers[name] = number
-        return address(number)
-
-    def release(self, name: str) -> None:
-        """Forget a name, as after scaling down."""
-        number = self._numbers.pop(name, None)
-        if number is not None:
-            self._released.append(number)
+        found = address(self._numbers.get(name, len(self._numbers)))
+        self._numbers.setdefault(name, len(self._numbers))
+        return found
 
 
 def address(number: int) -> str:

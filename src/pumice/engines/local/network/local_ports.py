@@ -87,23 +87,19 @@ def _first_port() -> int:
 
 def _holder(port: int) -> str:
     """Return the process that listens on a port: `python3 (pid 123)`; empty if it cannot be known."""
-    sockets = set(_listening(port))
+    sockets = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path("/proc/net", table).read_text(encoding="ascii").splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
+                    sockets.add(words[9])  # its inode
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if sockets & set(_sockets(process)):
                 name = (process / "comm").read_text("utf-8", "backslashreplace").strip()
                 return f"{escaped(name)} (pid {process.name})"
     return ""
-
-
-def _listening(port: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that listen on a port."""
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path("/proc/net", table).read_text(encoding="ascii").splitlines()[1:]:
-                words = line.split()
-                if words[3] == _LISTENS and int(words[1].rpartition(":")[2], 16) == port:
-                    yield words[9]
 
 
 def _sockets(process: Path) -> Iterator[str]:

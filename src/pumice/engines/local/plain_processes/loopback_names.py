@@ -66,10 +66,14 @@ class Translation:
 
     def port(self, address: str, port: int) -> int:
         """The port of this machine that replaces a pod's, chosen at its first mention."""
-        key = (address, port)
-        if key not in self._ports:
-            self._ports[key] = self._free_port()
-        return self._ports[key]
+        while (address, port) not in self._ports:
+            with socket.socket() as probe:
+                # On all addresses, because many programs listen on all.
+                probe.bind(("", 0))
+                free: int = probe.getsockname()[1]
+            if free not in self._ports.values():
+                self._ports[address, port] = free
+        return self._ports[address, port]
 
     def known_port(self, address: str, port: int) -> int:
         """As `port`, but a port that was never mentioned stays itself: the pod's programs listen on that."""
@@ -79,13 +83,3 @@ class Translation:
         address = self._pods[match["name"]]
         port = "" if match["port"] is None else f"{match['between']}{self.port(address, int(match['port']))}"
         return self.loopback(address) + port
-
-    def _free_port(self) -> int:
-        """A port that is free and not reserved for another pod of this job."""
-        while True:
-            with socket.socket() as probe:
-                # On all addresses, because many programs listen on all.
-                probe.bind(("", 0))
-                port: int = probe.getsockname()[1]
-            if port not in self._ports.values():
-                return port

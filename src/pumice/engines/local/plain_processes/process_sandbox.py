@@ -23,7 +23,6 @@ from pumice.engines.local.network.addresses import POD_INTERFACE, interface_env,
 from pumice.engines.local.plain_processes import shim
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
-from pumice.engines.local.plain_processes.process_tree import descendants
 from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
 from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
 from pumice.engines.local.rpc.wire import close_all
@@ -114,14 +113,6 @@ class ProcessSandbox:
             if file.path == "/etc/hosts":
                 self._translation.learn(file.data.decode(errors="replace"))
         files, env = await asyncio.to_thread(self._prepare, spec)
-        self._warn_about_differences(spec, files)
-        argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
-        cwd = files.host_path(spec.cwd)
-        process = await self._spawn(argv, env, cwd, (subprocess.DEVNULL, stdout, stderr), spec.cpus)
-        end = asyncio.create_task(self._watch(process, env))
-        self._containers[spec.id] = _Running(process, files, env, cwd, end)
-
-    def _warn_about_differences(self, spec: ContainerSpec, files: ContainerFiles) -> None:
         for mount in spec.mounts:
             # Every container has a termination log, whether it uses it or not.
             if mount.target in files.targets and mount.target != TERMINATION_LOG:
@@ -133,6 +124,11 @@ class ProcessSandbox:
             self._warn_once("limits.memory is not enforced without namespaces")
         if spec.root.read_only:
             self._warn_once("readOnlyRootFilesystem has no effect without namespaces")
+        argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
+        cwd = files.host_path(spec.cwd)
+        process = await self._spawn(argv, env, cwd, (subprocess.DEVNULL, stdout, stderr), spec.cpus)
+        end = asyncio.create_task(self._watch(process, env))
+        self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
     def _prepare(self, spec: ContainerSpec) -> tuple[ContainerFiles, dict[str, str]]:
         """Create the files of a container, in the directory for its writable layer if that is kept."""
@@ -240,7 +236,7 @@ class ProcessSandbox:
         """The process of a container is its shim, a copy of this one: its memory does not count, its children do."""
         if not shim.AVAILABLE:
             return {}
-        below = descendants(running.values())
+        below = shim.descendants(running.values())
         memory = self._memory.read({name: below[root] for name, root in running.items()})
         return {name: (sum(map(cpu_seconds, (root, *below[root]))), memory[name]) for name, root in running.items()}
 

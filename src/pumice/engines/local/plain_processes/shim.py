@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,15 +92,29 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
     except OSError:
         # Not every kernel has this file.
-        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(path / "stat") == own]
+        return _children_of_all().get(own, [])
 
 
-def _parent(stat: Path) -> int:
-    try:
-        # The name in parentheses may contain anything.
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+def descendants(roots: Iterable[int]) -> dict[int, list[int]]:
+    """Return the descendants of each root, without the root itself."""
+    children, found = _children_of_all(), dict[int, list[int]]()
+    for root in roots:
+        below = list(children.get(root, ()))
+        for pid in below:
+            below.extend(children.get(pid, ()))
+        found[root] = below
+    return found
+
+
+def _children_of_all() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    # Not "[0-9]*/stat": pathlib raises ProcessLookupError if a process ends while it looks whether the file exists.
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may contain anything.
+            parent = int((directory / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(directory.name))
+    return children
 
 
 def _exit_as(status: int) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import image_names
@@ -17,18 +16,15 @@ from pumice.store.events import Emitter, Progress
 from pumice.store.run_errors import PullError, Unsupported
 
 
-async def pull_images(plan: Plan, emit: Emitter) -> tuple[str, ...]:
+async def pull_images(plan: Plan, emit: Emitter) -> list[str]:
     """Pull the images of a run that are missing; return a line per image for the header.
 
     Raises PullError or Unsupported with all images that cannot be pulled.
     """
-    names = image_names(plan.manifests) - {HOST_IMAGE} - plan.settings.images.keys()
-    return tuple(await pull_missing(names, ImageStore(plan.settings.state / "images"), emit))
-
-
-async def pull_missing(names: Iterable[str], store: ImageStore, emit: Emitter) -> list[str]:
-    """Raises PullError or Unsupported with all images that cannot be pulled."""
     from pumice.engines.local.registry.pull import PullReport, pull  # noqa: PLC0415 - loads aiohttp, which takes long
+
+    names = image_names(plan.manifests) - {HOST_IMAGE} - plan.settings.images.keys()
+    store = ImageStore(plan.settings.state / "images")
 
     def report(name: str) -> PullReport:
         return PullReport(

@@ -159,16 +159,13 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
 
 
 def containers_with_problems(inputs: JobInputs, manifests: Sequence[Manifest]) -> list[Found]:
-    return [
-        (manifest, container, _problems(inputs, manifest, container))
-        for manifest in manifests
-        for container in all_containers(manifest["spec"])
-    ]
-
-
-def _problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
-    try:
-        return inputs.problems(manifest, container)
-    except ImageError as error:
-        hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
-        return [Problem(f"image {container.get('image')}: {error.problem}", hint)]
+    found: list[Found] = []
+    for manifest in manifests:
+        for container in all_containers(manifest["spec"]):
+            try:
+                problems = inputs.problems(manifest, container)
+            except ImageError as error:
+                hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+                problems = [Problem(f"image {container.get('image')}: {error.problem}", hint)]
+            found.append((manifest, container, problems))
+    return found

@@ -16,11 +16,10 @@ from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.images.lookup import RunImages
 from pumice.engines.local.preparation.new_record import new_record
-from pumice.engines.local.preparation.queue_position import no_room, own_turn
+from pumice.engines.local.preparation.queue_position import OwnTurn, no_room, own_turn
 from pumice.engines.local.preparation.run_plan import Plan
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
 from pumice.engines.local.runs.recorder import Recorder, open_recorder
-from pumice.engines.local.scheduling.own_turn import OwnTurn
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
 from pumice.engines.local.volumes.claims import make_claim_directories, note_use
@@ -84,14 +83,11 @@ class Reservation(Struct, kw_only=True):
     def kept(self) -> list[str]:
         """Return the directories with what the pods wrote, if it is kept."""
         created = [] if self.inputs.snapshot is None else created_files(self.files.directory, self.inputs.snapshot)
-        return [*created, *self._kept()]
-
-    def _kept(self) -> list[str]:
         directory = self.files.directory / KEPT
         if not self.inputs.settings.keep or not directory.is_dir():
-            return []
+            return created
         layers = sorted(str(path) for path in directory.iterdir() if path.name != "volumes")
-        return layers or [str(directory)]
+        return [*created, *(layers or [str(directory)])]
 
     def close(self) -> None:
         self.recorder.journal.close()

@@ -125,19 +125,13 @@ def hold_images(plan: Plan, emit: Emitter) -> Iterator[RunImages]:
         )
         try:
             make_private(state)
-            _check_containers(plan, images)
+            owned = owned_objects(plan.job, plan.admitted.plugins)
+            # Keys are generated when the run starts.
+            objects = [
+                each.created_with(lambda _: KeyPair("", "")) if isinstance(each, Once) else each for each in owned
+            ]
+            inputs = plan.inputs(images.of, state, lambda: objects)
+            check_problems(plan.job, containers_with_problems(inputs, plan.manifests), plan.request.source)
         except OSError as error:
             raise state_error(state, error) from error
         yield images
-
-
-def _check_containers(plan: Plan, images: RunImages) -> None:
-    owned = owned_objects(plan.job, plan.admitted.plugins)
-    objects = [each.created_with(_no_key_pair) if isinstance(each, Once) else each for each in owned]
-    inputs = plan.inputs(images.of, plan.settings.state, lambda: objects)
-    check_problems(plan.job, containers_with_problems(inputs, plan.manifests), plan.request.source)
-
-
-def _no_key_pair(_kind: str) -> KeyPair:
-    """Stands for keys that are generated when the run starts."""
-    return KeyPair("", "")

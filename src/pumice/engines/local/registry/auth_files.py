@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.sources import dict_or_empty, text_or_empty
 from pumice.store.settings import home_directory
 
 _HUB: Final = ("docker.io", "index.docker.io", "registry-1.docker.io")
@@ -50,14 +51,14 @@ def find_login(host: str, repository: str, environ: Mapping[str, str]) -> Regist
     """Return the login for a repository. Raises ImageError for a file that cannot be read, or a helper that fails."""
     for path in auth_files(environ):
         document = _read(path)
-        helpers = _dict(document.get("credHelpers"))
+        helpers = dict_or_empty(document.get("credHelpers"))
         for key in (*_HUB, _HUB_KEY) if host in _HUB else (host,):
             if isinstance(helper := helpers.get(key), str) and (found := _from_helper(helper, key, path)):
                 return found
-        if found := _from_auths(_dict(document.get("auths")), host, repository, path):
+        if found := _from_auths(dict_or_empty(document.get("auths")), host, repository, path):
             return found
-        store = document.get("credsStore")
-        if isinstance(store, str) and store and (found := _from_helper(store, _server(host), path)):
+        store, server = text_or_empty(document.get("credsStore")), _HUB_KEY if host in _HUB else host
+        if store and (found := _from_helper(store, server, path)):
             return found
     return None
 
@@ -86,7 +87,7 @@ def _read(path: Path) -> dict[str, Any]:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise ImageError("is too large for a file with credentials", where=str(path))
-        return _dict(json.loads(data))
+        return dict_or_empty(json.loads(data))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -103,7 +104,7 @@ def _from_auths(auths: Mapping[str, Any], host: str, repository: str, path: Path
     names = _HUB if host in _HUB else (host,)
     for count in range(len(steps), -1, -1):
         for name in names:
-            entry = _dict(entries.get("/".join((name, *steps[:count]))))
+            entry = dict_or_empty(entries.get("/".join((name, *steps[:count]))))
             if entry and (found := _entry(entry, path)):
                 return found
     return None
@@ -112,9 +113,9 @@ def _from_auths(auths: Mapping[str, Any], host: str, repository: str, path: Path
 def _entry(entry: Mapping[str, Any], path: Path) -> RegistryLogin | None:
     """An entry is empty where the secret is left to a helper."""
     username, password, identity, registry = (
-        _text(entry.get(key)) for key in ("username", "password", "identitytoken", "registrytoken")
+        text_or_empty(entry.get(key)) for key in ("username", "password", "identitytoken", "registrytoken")
     )
-    if auth := _text(entry.get("auth")):
+    if auth := text_or_empty(entry.get("auth")):
         try:
             decoded = base64.b64decode(auth, validate=True).decode().rstrip("\0")
         except (binascii.Error, UnicodeDecodeError):
@@ -141,17 +142,13 @@ def _from_helper(name: str, server: str, path: Path) -> RegistryLogin | None:
             return None
         raise ImageError(f"{program} failed with code {done.returncode}", f"try `{program} get`", str(path))
     try:
-        answer = _dict(json.loads(done.stdout))
+        answer = dict_or_empty(json.loads(done.stdout))
     except (ValueError, RecursionError):
         raise ImageError(f"{program} wrote no JSON", where=str(path)) from None
-    username, secret = _text(answer.get("Username")), _text(answer.get("Secret"))
+    username, secret = text_or_empty(answer.get("Username")), text_or_empty(answer.get("Secret"))
     if username == _NO_USER:
         return RegistryLogin(program, identity_token=secret)
     return RegistryLogin(program, username, secret) if username else None
-
-
-def _server(host: str) -> str:
-    return _HUB_KEY if host in _HUB else host
 
 
 def _stripped(key: str) -> str:
@@ -160,11 +157,3 @@ def _stripped(key: str) -> str:
     if separator and scheme in ("http", "https"):
         return rest.partition("/")[0]
     return key.rstrip("/")
-
-
-def _dict(found: object) -> dict[str, Any]:
-    return found if isinstance(found, dict) else {}
-
-
-def _text(found: object) -> str:
-    return found if isinstance(found, str) else ""

@@ -12,7 +12,7 @@ import re
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from msgspec import Struct
 
@@ -96,13 +96,15 @@ async def _attempt(client: RegistryClient, blob: Blob, file: _PartialFile, trans
     async with client.get(f"blobs/{blob.digest}", headers) as response:
         if response.status != _RANGE_NOT_SATISFIABLE:
             client.check_status(response, blob.what)
-        if file.size and (response.status != _PARTIAL_CONTENT or _start(response.headers) != file.size):
+        match = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        continues = response.status == _PARTIAL_CONTENT and match is not None and int(match[1]) == file.size
+        if file.size and not continues:
             # The server does not know ranges, and sends all of it.
             transfer.done -= file.size
             file.restart()
             if response.status in (_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE):
                 raise TemporaryError(f"{client.image.host} sends another part of {blob.what} than asked for")
-        while part := await _read(response.content):
+        while part := await response.content.read(_CHUNK):
             if file.size + len(part) > blob.size:
                 file.remove()
                 raise RegistryError(f"{client.image.host} sends more of {blob.what} than its {blob.size} bytes")
@@ -111,17 +113,6 @@ async def _attempt(client: RegistryClient, blob: Blob, file: _PartialFile, trans
             transfer.done += len(part)
     if file.size < blob.size:
         raise TemporaryError(f"{client.image.host} sends {file.size} of the {blob.size} bytes of {blob.what}")
-
-
-async def _read(stream: Any) -> bytes:
-    """Read what has arrived, up to a chunk; nothing at the end."""
-    data: bytes = await stream.read(_CHUNK)
-    return data
-
-
-def _start(headers: Any) -> int:
-    match = _RANGE.fullmatch(headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1
 
 
 class _PartialFile:

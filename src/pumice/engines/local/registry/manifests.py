@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.sources import dict_or_empty
 from pumice.engines.local.registry.blob_download import Blob
 from pumice.engines.local.registry.image_reference import DIGEST, Platform, choose
 from pumice.engines.local.registry.registry_client import RegistryClient, RegistryError
@@ -94,12 +95,12 @@ async def _fetch(client: RegistryClient, version: str) -> tuple[bytes, str, Mapp
 
 def _manifest(body: bytes, digest: str, document: Mapping[str, Any], media_type: str) -> PulledManifest:
     config, layers = document.get("config"), document.get("layers")
-    kind = _dict(config).get("mediaType")
+    kind = dict_or_empty(config).get("mediaType")
     if isinstance(kind, str) and kind not in _CONFIGS:
         raise ImageError(f"is not a container image but {kind[:80]}")
     if not isinstance(layers, list) or len(layers) > _MOST_LAYERS:
         raise RegistryError("the manifest has no list of layers, or too many of them")
-    if sys.version_info < (3, 14) and any("zstd" in str(_dict(layer).get("mediaType")) for layer in layers):
+    if sys.version_info < (3, 14) and any("zstd" in str(dict_or_empty(layer).get("mediaType")) for layer in layers):
         hint = "push the image with gzip, or run Pumice with Python 3.14"
         raise ImageError("is compressed with zstd, which only Python 3.14 and later can read", hint)
     return PulledManifest(
@@ -115,15 +116,11 @@ def _manifest(body: bytes, digest: str, document: Mapping[str, Any], media_type:
 
 
 def _blob(document: object, what: str, most: int) -> Blob:
-    found = _dict(document)
+    found = dict_or_empty(document)
     size = found.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= most:
         raise RegistryError(f"{what}: {str(size)[:40]} is not a valid size")
     return Blob(_digest(found.get("digest"), what), size, what)
-
-
-def _dict(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
 
 
 def _digest(found: object, what: str) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -101,7 +101,9 @@ async def fetch_layout(
     _check_space(manifest, layout)
     await download(client, manifest.config, layout, transfer)
     if wanted is not None:
-        _check_platform(_platform_in(manifest.config.path(layout)), wanted)
+        # What is no configuration is reported when the image is unpacked.
+        with suppress(ValueError, RecursionError):
+            _check_platform(platform_of(json.loads(manifest.config.path(layout).read_bytes())), wanted)
     count = plural(len(layers), "layer")
     report.line(f"pulling from {client.image.host}: {count}, {size_text(manifest.size)}")
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -111,7 +113,12 @@ async def fetch_layout(
             await download(client, blob, layout, transfer)
             transfer.finished_layers += 1
 
-    ticker = asyncio.create_task(_tick(report, lambda: transfer.text(time.monotonic())))
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(report.interval)
+            report.progress(transfer.text(time.monotonic()))
+
+    ticker = asyncio.create_task(tick())
     try:
         async with asyncio.TaskGroup() as group:
             for blob in layers:
@@ -124,28 +131,13 @@ async def fetch_layout(
     _complete(manifest, layout)
 
 
-async def _tick(report: PullReport, text: Callable[[], str]) -> None:
-    while True:
-        await asyncio.sleep(report.interval)
-        report.progress(text())
-
-
 def _check_space(manifest: PulledManifest, layout: Path) -> None:
-    here = sum(path.stat().st_size for path in layout.glob("blobs/sha256/*"))
-    missing, free = manifest.size - here, shutil.disk_usage(layout).free
-    if missing > free:
+    missing = manifest.size - sum(path.stat().st_size for path in layout.glob("blobs/sha256/*"))
+    if missing > (free := shutil.disk_usage(layout).free):
         raise ImageError(
             f"has {size_text(missing)} to download, and the disk has {size_text(free)} left",
             "free some space (`pumice image list` shows what is stored), or move the store with XDG_STATE_HOME",
         )
-
-
-def _platform_in(config: Path) -> Platform:
-    try:
-        return platform_of(json.loads(config.read_bytes()))
-    except (ValueError, RecursionError):
-        # It is reported when the image is unpacked.
-        return platform_of(None)
 
 
 def _check_platform(found: Platform, wanted: Platform) -> None:
@@ -177,7 +169,14 @@ def download_directory(store: Path, digest: str, report: Report) -> Iterator[Pat
         raise from_os_error(error) from None
     try:
         os.utime(held)
-        _remove_leftovers(directory)
+        now = directory.stat().st_mtime
+        for other in directory.parent.iterdir():
+            if other != directory and now - other.stat().st_mtime > _WEEK:
+                # Left a week ago; removed if no process holds it.
+                descriptor = os.open(other, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                if lock_at_once(descriptor):
+                    remove_tree(other)
+                os.close(descriptor)
         yield directory
         remove_tree(directory)
     except OSError as error:
@@ -198,14 +197,3 @@ def _locked(directory: Path, report: Report) -> int:
             if os.path.samestat(os.fstat(descriptor), directory.stat()):
                 return descriptor
         os.close(descriptor)
-
-
-def _remove_leftovers(newest: Path) -> None:
-    """Remove what downloads left a week ago, and no process holds."""
-    now = newest.stat().st_mtime
-    for other in newest.parent.iterdir():
-        if other != newest and now - other.stat().st_mtime > _WEEK:
-            descriptor = os.open(other, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if lock_at_once(descriptor):
-                remove_tree(other)
-            os.close(descriptor)

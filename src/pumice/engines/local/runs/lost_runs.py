@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,22 +29,19 @@ def settle_lost_runs(store: RunStore) -> None:
         if run.record.mode == FOREGROUND and run.is_of_this_host and run.has_our_format:
             # Continue after a failure: files that cannot be read or written.
             with suppress(OSError, StoreError):
-                _settle(store, run)
-    for left in _children(store.trash):
+                lock = OwnerLock.take(run.directory)
+                if lock is not None:
+                    with lock:
+                        stop = run.history().stop or CLIENT_LOST
+                        # The service completes a suspension.
+                        if stop.reason != SUSPENDED:
+                            close_lost_run(store, OwnedRun(run, lock), stop)
+    trash: list[Path] = []
+    with suppress(OSError):
+        trash = list(store.trash.iterdir())
+    for left in trash:
         with suppress(OSError):
             remove_tree(left)
-
-
-def _settle(store: RunStore, run: StoredRun) -> None:
-    """Close a foreground run, unless a process owns it. Raises OSError and StoreError."""
-    lock = OwnerLock.take(run.directory)
-    if lock is None:
-        return
-    with lock:
-        stop = run.history().stop or CLIENT_LOST
-        # The service completes a suspension.
-        if stop.reason != SUSPENDED:
-            close_lost_run(store, OwnedRun(run, lock), stop)
 
 
 def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop) -> None:
@@ -67,10 +63,3 @@ def wait_for_sandbox(store: RunStore, run: StoredRun) -> None:
     """Wait until the last process of the run's sandbox has ended, which follows its supervisor within moments."""
     for path in (store.state / "stage").glob(f"{run.record.uid}-*/lock"):
         wait_until_free(path)
-
-
-def _children(directory: Path) -> Iterable[Path]:
-    try:
-        return list(directory.iterdir())
-    except OSError:
-        return []

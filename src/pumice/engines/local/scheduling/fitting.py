@@ -71,18 +71,12 @@ def gang_fit(admitted: Admitted, free: Mapping[str, Quantity]) -> Fit:
 def ignoring(admitted: Admitted, resources: Sequence[str]) -> Fitted:
     """Leave resources out. Raises InvalidOption for one that the job does not have."""
     known = sorted({name for task in admitted.written.spec.tasks for name in _resource_names(task)})
-    if unknown := [name for name in resources if name not in known]:
-        listed, where = f"it has {', '.join(known) or 'none'}", Position(option="ignore")
-        raise InvalidOption.of(
-            [
-                Problem(
-                    f"{name}: the job asks for no resource {name}",
-                    f"{did_you_mean(name, known)} {listed}".lstrip(),
-                    where,
-                )
-                for name in unknown
-            ]
-        )
+    problems = []
+    for name in (name for name in resources if name not in known):
+        hint = f"{did_you_mean(name, known)} it has {', '.join(known) or 'none'}".lstrip()
+        problems.append(Problem(f"{name}: the job asks for no resource {name}", hint, Position(option="ignore")))
+    if problems:
+        raise InvalidOption.of(problems)
     return _left_out(admitted, resources, "--ignore") if resources else Fitted(admitted)
 
 

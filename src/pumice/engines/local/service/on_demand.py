@@ -50,11 +50,12 @@ async def connected_service(
     paths, deadline = ServicePaths(state), elapsed() + patience
     while True:
         async with running_service(state, environ) as connection:
-            if connection is not None and not _is_older(connection):
-                connection.peer.check()
-                yield connection
-                return
             if connection is not None:
+                peer = connection.peer
+                if peer.protocol[1] >= PROTOCOLS[0] and _numbers(peer.version) >= _numbers(own_hello().version):
+                    peer.check()
+                    yield connection
+                    return
                 with suppress(ConnectionFailed):
                     await connection.call(RETIRE)
         # The service may be about to listen, or to end; or its socket was removed.
@@ -100,11 +101,6 @@ def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PAT
 def service_words(state: Path) -> list[str]:
     """Return the command of the service."""
     return [sys.executable, "-I", "-X", "utf8", "-m", "pumice.engines.local.service", str(state)]
-
-
-def _is_older(connection: Connection) -> bool:
-    peer = connection.peer
-    return peer.protocol[1] < PROTOCOLS[0] or _numbers(peer.version) < _numbers(own_hello().version)
 
 
 def _numbers(version: str) -> list[int]:

@@ -8,15 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.diagnosis.why import Why
-from pumice.engines.local.runs.recorder import catch_up
+import msgspec
+
+from pumice.diagnosis.why import Why, sentence
+from pumice.engines.local.runs.recorder import append, catch_up
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
-from pumice.engines.local.service import queued_runs
 from pumice.store.files.owner_lock import OwnerLock
 from pumice.store.files.run_store import RunStore, StoredRun
+from pumice.store.history.entries import NoRoom, Started
 from pumice.store.run_record import FOREGROUND, RunStatus
 
 _MEMORY: Final = dt.timedelta(seconds=3)
@@ -53,7 +55,7 @@ class QueueTurn:
                     self._hold(run, statuses[uid], decision)
                 elif (lock := _taken(run)) is not None:
                     try:
-                        queued_runs.start(run, decision.gpus)
+                        append(run, Started(decision.gpus))
                     except OSError:
                         # As on a full disk: it waits.
                         lock.release()
@@ -77,14 +79,29 @@ class QueueTurn:
         return [*found, self.now() + _MEMORY] if any(each.resource == "memory" for each in why.short) else found
 
     def _hold(self, run: StoredRun, status: RunStatus, decision: Hold | Refuse) -> None:
+        """Record why a run waits, or end one that waited longer than it may; unless a process owns it by now."""
         why = why_of(run, decision, status.held or self.now())
+        options, since, text = run.record.options, why.since or self.now(), sentence(why)
+        seconds = options.get("max_wait") if options.get("wait", True) else 0.0
         # A run that was interrupted and waits again has no limit.
-        since, longest = why.since or self.now(), None if status.reason else queued_runs.longest_wait(run.record)
-        if longest is None or self.now() < since + longest:
-            queued_runs.hold(run, status, why)
-            self.again_at += [] if longest is None else [since + longest]
-        else:
-            queued_runs.give_up(self.store, run, longest, why)
+        ends = None if status.reason or seconds is None else since + dt.timedelta(seconds=seconds)
+        over = ends is not None and self.now() >= ends
+        if ends is not None and not over:
+            self.again_at.append(ends)
+        if not over and status.held is not None and status.note == text:
+            return
+        lock = OwnerLock.take(run.directory)
+        if lock is None:
+            return
+        with lock:
+            if over:
+                when = f"within {seconds:g}s" if seconds else "now, and it may not wait"
+                append(run, NoRoom(f"no room {when}: {text}"))
+                self.store.finish(run)
+            else:
+                # On a full disk it waits all the same.
+                with suppress(OSError):
+                    run.write_status(msgspec.structs.replace(run.status(), held=why.since, note=text))
 
 
 def _taken(run: StoredRun) -> OwnerLock | None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from pumice.diagnosis.why import Why, sentence
 from pumice.engines.local.runs.recorder import append
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.store.files.owner_lock import OwnerLock
 from pumice.store.files.run_store import RunStore, StoredRun
-from pumice.store.history.entries import Held, NoRoom, Queued, Resumed, Started
+from pumice.store.history.entries import Held, Queued, Resumed
 from pumice.store.run_errors import InvalidOption
 from pumice.store.run_names import is_directory_name
-from pumice.store.run_record import RunRecord, RunStatus
+from pumice.store.run_record import RunRecord
 
 
 def submit(store: RunStore, record: RunRecord) -> StoredRun:
@@ -79,40 +77,3 @@ def resume(store: RunStore, run: StoredRun) -> None:
     run = store.detach(run)
     append(run, Resumed())
     queue(store, run)
-
-
-def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
-    """Record in the status why a run waits, unless a process owns it by now, which writes its own status."""
-    text = sentence(why)
-    if status.held is not None and status.note == text:
-        return
-    lock = OwnerLock.take(run.directory)
-    if lock is None:
-        return
-    with suppress(OSError):
-        # On a full disk it waits all the same.
-        run.write_status(msgspec.structs.replace(run.status(), held=why.since, note=text))
-    lock.release()
-
-
-def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
-    """Record that a run has its room. Its owner lock is held."""
-    append(run, Started(gpus))
-
-
-def longest_wait(record: RunRecord) -> dt.timedelta | None:
-    """Return how long the run may wait for its room; None if as long as it takes."""
-    options = record.options
-    seconds = options.get("max_wait") if options.get("wait", True) else 0.0
-    return None if seconds is None else dt.timedelta(seconds=seconds)
-
-
-def give_up(store: RunStore, run: StoredRun, longest: dt.timedelta, why: Why) -> None:
-    """End a run that waited longer than it may, unless a process owns it meanwhile."""
-    lock = OwnerLock.take(run.directory)
-    if lock is None:
-        return
-    with lock:
-        when = f"within {longest.total_seconds():g}s" if longest else "now, and it may not wait"
-        append(run, NoRoom(f"no room {when}: {sentence(why)}"))
-        store.finish(run)

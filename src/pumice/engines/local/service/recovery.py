@@ -30,7 +30,7 @@ from pumice.store.files.run_directory import SCRATCH
 from pumice.store.files.run_store import OwnedRun, RunStore, StoredRun
 from pumice.store.history.entries import Lost
 from pumice.store.history.run_history import RunHistory
-from pumice.store.run_end import CLIENT_LOST, Stop
+from pumice.store.run_end import CLIENT_LOST
 from pumice.store.run_record import FOREGROUND
 
 SUPERVISOR_LOST: Final = "SupervisorLost"
@@ -57,7 +57,12 @@ def recover(store: RunStore, run: StoredRun) -> str:
         history = run.history()
         if history.stop is not None:
             wait_for_sandbox(store, run)
-            return _stopped(store, OwnedRun(run, lock), history.stop)
+            killed = "the process that ran it was killed meanwhile"
+            if history.stop.reason != SUSPENDED:
+                close_lost_run(store, OwnedRun(run, lock), history.stop)
+                return f"{run.ref} was stopped; {killed}"
+            append(run, Lost(SUPERVISOR_LOST, SUSPENDED_BY_YOU, Phase.ABORTED))
+            return f"{run.ref} is suspended; {killed}: pumice resume {run.ref}"
         if status.needs_resume:
             return ""
         if run.record.mode == FOREGROUND:
@@ -72,15 +77,6 @@ def recover(store: RunStore, run: StoredRun) -> str:
             return ""
         wait_for_sandbox(store, run)
         return _lost(store, run, history)
-
-
-def _stopped(store: RunStore, owned: OwnedRun, stop: Stop) -> str:
-    run = owned.run
-    if stop.reason != SUSPENDED:
-        close_lost_run(store, owned, stop)
-        return f"{run.ref} was stopped; the process that ran it was killed meanwhile"
-    append(run, Lost(SUPERVISOR_LOST, SUSPENDED_BY_YOU, Phase.ABORTED))
-    return f"{run.ref} is suspended; the process that ran it was killed meanwhile: pumice resume {run.ref}"
 
 
 def _lost(store: RunStore, run: StoredRun, history: RunHistory) -> str:

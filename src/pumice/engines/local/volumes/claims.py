@@ -37,15 +37,11 @@ def note_use(claim: Path, project: Path) -> str:
     if before != str(project):
         note.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
         replace_file(note, str(project).encode(errors="surrogateescape"), sync=False)
-    return before if before not in ("", str(project)) and _has_files(claim) else ""
-
-
-def _has_files(directory: Path) -> bool:
     try:
-        return any(directory.iterdir())
+        return before if before != str(project) and any(claim.iterdir()) else ""
     except OSError:
         # A pod took the right to read it: there is something.
-        return True
+        return before
 
 
 def make_claim_directories(directories: Iterable[Path]) -> None:

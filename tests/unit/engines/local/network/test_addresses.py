@@ -43,20 +43,12 @@ def test_an_address_stays_with_its_slot() -> None:
     addresses = Addresses(["master-0", "worker-0"])
     assert addresses.of("worker-0") == "10.77.0.11"
     assert addresses.of("worker-1") == "10.77.0.12"
-    addresses.release("worker-0")
-    addresses.release("unknown")
-    assert addresses.of("worker-1") == "10.77.0.12"
     assert addresses.of("worker-2") == "10.77.0.13"
     assert addresses.of("master-0") == "10.77.0.10"
 
 
-def test_released_addresses_are_used_last() -> None:
+def test_more_pods_than_addresses() -> None:
     addresses = Addresses(map(str, range(CAPACITY)))
     with pytest.raises(AddressesExhaustedError):
         addresses.of("one more")
-    addresses.release("7")
-    addresses.release("8")
-    assert addresses.of("one more") == address(7)
-    assert addresses.of("another") == address(8)
-    with pytest.raises(AddressesExhaustedError):
-        addresses.of("too many")
+    assert addresses.of("7") == address(7)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.runs.recorder import Recorder, catch_up
+from pumice.engines.local.runs.recorder import Recorder, append, catch_up
 from pumice.engines.local.service import queued_runs
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus
 from pumice.store.events import PhaseChanged, RequestAccepted, RunPlanned, StatusWritten
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.files.state_directory import host_name
+from pumice.store.history.entries import Started
 from pumice.store.history.stored_history import StoredHistory, read_history
 from pumice.store.journal import Journal, SequenceNumbers
 from pumice.store.run_end import RunEnded, Stop
@@ -45,7 +46,7 @@ def story(disk: RecordedDisk) -> None:
     store = RunStore(disk.top / "state")
     run = queued_runs.submit(store, RECORD)
     disk.done("submitted")
-    queued_runs.start(run, ())
+    append(run, Started(()))
     disk.done("started")
     journal = Journal(run.directory, SequenceNumbers(), lambda: NOON, lambda: 0.0)
     journal.open()
