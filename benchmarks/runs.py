@@ -32,7 +32,7 @@ import msgspec
 from pumice.client.backend import Selection
 from pumice.client.local.connections import call
 from pumice.client.local.local_backend import LocalBackend
-from pumice.engines.local.plain_processes.shim import descendants
+from pumice.engines.local.plain_processes.reaper import descendants
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory
 from pumice.engines.local.service.on_demand import connected_service

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.cli.run.options import add_arguments, read_options
-from pumice.engines.local.container_spec.active_python import active_python
+from pumice.engines.local.preparation.default_settings import active_python
 from pumice.store.settings import ExtraMount, Settings
 from scripts.frameworks import TORCH, environment, find
 from tests.cluster.api import Api, Object, eventually

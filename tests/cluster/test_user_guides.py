@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.active_python import active_python
 from pumice.engines.local.kubelet.container_logs import LogPump
+from pumice.engines.local.preparation.default_settings import active_python
 from pumice.store.events import LogLine
 from pumice.store.settings import Settings
 from scripts.terminal_pictures import comparable

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.network.local_ports import PortTakenError, check_ports, listen, listen_near
-from pumice.engines.local.network.published_ports import PublishedPort, published_ports
+from pumice.engines.local.network.published_ports import (
+    PortTakenError,
+    PublishedPort,
+    check_ports,
+    listen,
+    listen_near,
+    published_ports,
+)
 from pumice.engines.local.network.relay import Stream
 from pumice.store.events import PortPublished, PortTaken, WarningIssued
 from pumice.store.options import Publish
@@ -92,7 +98,7 @@ def test_a_port_that_this_user_may_not_open_is_refused(monkeypatch: pytest.Monke
         raise PortTakenError(80, PermissionError(errno.EACCES, "denied"))
 
     # The tests may run as root, who may open all ports.
-    monkeypatch.setattr("pumice.engines.local.network.local_ports.listen", refuse)
+    monkeypatch.setattr("pumice.engines.local.network.published_ports.listen", refuse)
     with pytest.raises(InvalidOption) as refused:
         check_ports([Publish("w-0", 6006, 80)])
     first = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text().strip()

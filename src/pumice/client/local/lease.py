@@ -17,8 +17,7 @@ from pumice.client.lease import read_events, start_task
 from pumice.client.local.local_backend import LocalBackend
 from pumice.diagnosis.outcome import Outcome, StopReason
 from pumice.engines.local.clock import elapsed
-from pumice.engines.local.daemon.connections import Connection, Hello
-from pumice.engines.local.daemon.error_codec import decode_error
+from pumice.engines.local.daemon.connections import Connection, Hello, decode_error
 from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.supervisor.request_codec import (
     DETACH,

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from pumice.diagnosis.failure_lines import missing_module
 from pumice.diagnosis.failures import Failure
 from pumice.diagnosis.verdict import Evidence, FailedPod, Verdict, judge
-from pumice.engines.local.container_spec.active_python import python_with
 from pumice.engines.local.host_access.access import is_within
 from pumice.engines.local.host_access.consent import consent_facts
 from pumice.engines.local.kubelet.pod import LocalPod
+from pumice.engines.local.preparation.default_settings import python_with
 from pumice.engines.local.preparation.reservation import Reservation
 from pumice.engines.local.preparation.run_plan import Plan
 from pumice.model.job import Manifest

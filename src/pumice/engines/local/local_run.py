@@ -33,13 +33,7 @@ from pumice.engines.local.scheduling.open_files import pods_and_containers, rais
 from pumice.engines.local.session import LocalSession
 from pumice.model.units import whole_text
 from pumice.runtime.key_pairs import make_key_pair
-from pumice.store.events import (
-    Emitter,
-    Listener,
-    LogGate,
-    RequestAccepted,
-    RunWaits,
-)
+from pumice.store.events import Emitter, Listener, LogGate, RequestAccepted, RunWaits
 from pumice.store.files.run_store import OwnedRun
 from pumice.store.files.state_directory import once_per_machine, state_error
 from pumice.store.options import Isolation, Network

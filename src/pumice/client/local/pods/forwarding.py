@@ -10,8 +10,7 @@ from pumice.client.history_values import pod_names
 from pumice.client.local.connections import connected
 from pumice.client.local.liveness import check_changeable, not_running
 from pumice.client.pod_access import PodPort
-from pumice.engines.local.network.local_ports import PortTakenError, listen
-from pumice.engines.local.network.published_ports import PublishedPort
+from pumice.engines.local.network.published_ports import PortTakenError, PublishedPort, listen
 from pumice.model.text import some
 from pumice.store.files.run_store import StoredRun
 from pumice.store.run_errors import InvalidOption, NoSuchPod

@@ -34,7 +34,7 @@ from pumice.engines.local.container_spec.users import (
 )
 from pumice.engines.local.host_access.access import read_real
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
-from pumice.engines.local.images.file_in_image import read_inside
+from pumice.engines.local.images.confined_directory import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.network.addresses import interface_env
 from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH

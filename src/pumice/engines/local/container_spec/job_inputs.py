@@ -11,8 +11,13 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.container_env.env import container_env, expand_all
-from pumice.engines.local.container_env.references import ConfigSources, PodFacts, read_config_sources
+from pumice.engines.local.container_env.env import (
+    ConfigSources,
+    PodFacts,
+    container_env,
+    expand_all,
+    read_config_sources,
+)
 from pumice.engines.local.container_spec.etc_hosts import (
     NamedPod,
     hosts_text,

@@ -47,16 +47,12 @@ UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
         "seccompProfile": "the filter stays; only --unconfined lifts it",
         "windowsOptions": "this is not Windows",
     },
-    "Probe": {
-        "grpc": "only checks whether the port is open",
-    },
+    "Probe": {"grpc": "only checks whether the port is open"},
     "VolumeMount": {
         "bindMountOptions": "the mount has the default options",
         "mountPropagation": "mounts made on one side do not appear on the other",
     },
-    "ContainerPort": {
-        "hostPort": "no port of the machine is opened; use --publish",
-    },
+    "ContainerPort": {"hostPort": "no port of the machine is opened; use --publish"},
 }
 
 # Values that describe what happens anyway.

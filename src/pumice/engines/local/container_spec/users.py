@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pumice.engines.local.images.file_in_image import read_inside
+from pumice.engines.local.images.confined_directory import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import USER, StartError
 from pumice.engines.local.sandbox.specs import File

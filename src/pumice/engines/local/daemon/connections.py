@@ -1,4 +1,4 @@
-"""The sockets of the service and of runs: who may connect, and `hello`, with which both sides begin.
+"""The sockets of the service and of runs: who may connect, `hello`, with which both sides begin, and errors as data.
 
 Both sides check that the other one is a process of the same user. `hello` has a range of protocol numbers and the
 version of Pumice. What follows are requests, answers and announcements (`rpc/wire.py`), each of at most 16 MiB.
@@ -11,19 +11,31 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.local.daemon.error_codec import decode_error, encode_error
+from pumice.diagnosis.why import Shortage
 from pumice.engines.local.daemon.runtime_files import socket_address
 from pumice.engines.local.rpc.async_wire import AsyncWire
 from pumice.engines.local.rpc.wire import Format, Message, Wire, WireError
 from pumice.model import VERSION
-from pumice.store.run_errors import ConnectionFailed, InvalidOption, RunError, VersionMismatch
+from pumice.model.problem import Option, Problem
+from pumice.model.pumice_error import PumiceError
+from pumice.store.run_errors import (
+    BY_NAME,
+    ConnectionFailed,
+    DoesNotFit,
+    InvalidOption,
+    RefusedError,
+    RunError,
+    VersionMismatch,
+)
+from pumice.store.settings import ConsentError, HostAccess
 
 PROTOCOLS: Final = (2, 2)  # the lowest and the highest that this version speaks
 RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
@@ -35,6 +47,49 @@ _TIME: Final = struct.Struct("ll")  # seconds and microseconds
 _PRIVATE: Final = 0o600
 _MOST_WAITING: Final = 100  # connections
 _PAUSE: Final = 1.0  # seconds without accepting, when this process has no descriptor left
+_KINDS: Final[Mapping[str, type[RunError]]] = {**BY_NAME, ConsentError.__name__: ConsentError}
+# Errors that say that memory, threads or the disk run out.
+_SYSTEM: Final[Mapping[str, type[Exception]]] = {
+    each.__name__: each for each in (ImportError, MemoryError, OSError, RuntimeError)
+}
+
+
+def encode_error(error: BaseException) -> dict[str, Any]:
+    """Return an error as plain data. What is not the user's mistake carries its traceback."""
+    if isinstance(error, BaseExceptionGroup):
+        return encode_error(error.exceptions[0])
+    if isinstance(error, PumiceError):
+        plain: dict[str, Any] = {"kind": type(error).__name__, "problems": msgspec.to_builtins(list(error.problems))}
+        if isinstance(error, ConsentError):
+            plain["accesses"] = [[str(each.path), each.read_only, each.origin] for each in error.accesses]
+        if isinstance(error, DoesNotFit):
+            plain["shortages"] = msgspec.to_builtins(list(error.shortages))
+        if isinstance(error, RefusedError):
+            plain["remedy"] = msgspec.to_builtins(error.remedy)
+        return plain
+    trace = "".join(traceback.format_exception(error))
+    kind = next((each.__name__ for each in _SYSTEM.values() if isinstance(error, each)), "")
+    if isinstance(error, OSError):
+        # The name of a file may contain any bytes.
+        name = None if error.filename is None else str(error.filename).encode(errors="replace").decode()
+        return {"kind": kind, "args": [error.errno, error.strerror, name], "trace": trace}
+    return {"kind": kind, "args": [str(error) if kind else f"{type(error).__name__}: {error}"], "trace": trace}
+
+
+def decode_error(plain: Mapping[str, Any]) -> Exception:
+    """Return the error of plain data."""
+    if "problems" not in plain:
+        error = _SYSTEM.get(str(plain["kind"]), RuntimeError)(*plain["args"])
+        error.add_note(str(plain["trace"]))
+        return error
+    found = _KINDS.get(str(plain["kind"]), RunError).of(msgspec.convert(plain["problems"], list[Problem]))
+    if isinstance(found, ConsentError):
+        found.accesses = tuple(HostAccess(Path(path), *rest) for path, *rest in plain["accesses"])
+    if isinstance(found, DoesNotFit):
+        found.shortages = msgspec.convert(plain["shortages"], tuple[Shortage, ...])
+    if isinstance(found, RefusedError) and plain["remedy"] is not None:
+        found.remedy = msgspec.convert(plain["remedy"], Option)
+    return found
 
 
 class AnswerLostError(ConnectionFailed):

@@ -18,14 +18,13 @@ from pumice.engines.local.host_access.access import (
     read_only_path,
     why_consent,
 )
-from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import (
     credentials_in,
     credentials_of_machine,
     home_directories,
     named_credentials,
 )
-from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link
+from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link, with_aliases
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Option, Problem
@@ -33,13 +32,7 @@ from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.state_directory import state_error
 from pumice.store.never_shared import is_never_shared, why_not
 from pumice.store.run_errors import Denied
-from pumice.store.settings import (
-    ConsentError,
-    HostAccess,
-    Settings,
-    home_directory,
-    private_directories,
-)
+from pumice.store.settings import ConsentError, HostAccess, Settings, home_directory, private_directories
 
 _FILE: Final = "consent.json"
 

@@ -15,14 +15,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.host_access.aliases import with_aliases
 from pumice.engines.local.host_access.credentials import (
     credentials_in,
     credentials_of_machine,
     home_directories,
     named_credentials,
 )
-from pumice.engines.local.host_access.read_only import read_only_paths
+from pumice.engines.local.host_access.read_only import read_only_paths, with_aliases
 from pumice.engines.local.sandbox.specs import (
     EMPTY_DIRECTORY,
     EMPTY_FILE,

@@ -1,7 +1,11 @@
-"""Changes files below one directory and never outside of it: each step down is an open that refuses symbolic links.
+"""Files below one directory and never outside of it.
 
-Paths are tuples of plain names, as `parts` returns them. Directories on the last path stay open, because the entries of
-a layer are sorted by directory.
+`ConfinedDirectory` changes them: each step down is an open that refuses symbolic links. Paths are tuples of plain
+names, as `parts` returns them. Directories on the last path stay open, because the entries of a layer are sorted by
+directory.
+
+`read_inside` reads a small file of an image from outside, and resolves links within the image. Otherwise `etc/passwd ->
+/etc/shadow` would read the host's file, and a named pipe would block.
 """
 
 from __future__ import annotations
@@ -18,12 +22,13 @@ from pumice.engines.local.images.errors import ImageError
 from pumice.store.files.remove_tree import remove_tree
 
 Parts = tuple[str, ...]
-
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Below the kernel's limit of 4096, which includes the path of the store.
 _LONGEST_NAME: Final = 3000
 _DEEPEST: Final = 256
 _NOT_A_DIRECTORY: Final = (errno.ENOTDIR, errno.ELOOP)
+_MOST_LINKS: Final = 40
+_LARGEST: Final = 1 << 20
 
 
 def parts(name: str) -> Parts:
@@ -108,3 +113,42 @@ class ConfinedDirectory:
         while len(self._names) > depth:
             self._names.pop()
             os.close(self._open.pop())
+
+
+def read_inside(root: Path, name: str) -> str:
+    """Return the text of a file, at most its first megabyte; empty if there is no such file."""
+    try:
+        path = _resolve(root, name)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    data = b""
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            while part := os.read(descriptor, _LARGEST - len(data)):
+                data += part
+    finally:
+        os.close(descriptor)
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _resolve(root: Path, name: str) -> Path:
+    done: list[str] = []
+    todo = name.split("/")[::-1]
+    links = 0
+    while todo:
+        step = todo.pop()
+        if step == "..":
+            done = done[:-1]
+        elif step not in {"", "."}:
+            here = root.joinpath(*done, step)
+            if here.is_symlink():
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(f"{name}: too many links")
+                target = str(here.readlink())
+                todo += target.split("/")[::-1]
+                done = [] if target.startswith("/") else done
+            else:
+                done.append(step)
+    return root.joinpath(*done)

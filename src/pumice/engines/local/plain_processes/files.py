@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pumice.engines.local.host_access.aliases import is_below
+from pumice.engines.local.host_access.read_only import is_below
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, Tmpfs
 
 VARIABLE = "PUMICE_ROOT"

@@ -20,10 +20,9 @@ from typing import Self
 from msgspec import Struct
 
 from pumice.engines.local.network.addresses import POD_INTERFACE, interface_env, loopback_interface
-from pumice.engines.local.plain_processes import shim
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
-from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
+from pumice.engines.local.plain_processes.reaper import AVAILABLE, Reaper, descendants, kill_all, kill_group
 from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
 from pumice.engines.local.rpc.wire import close_all
 from pumice.engines.local.sandbox import scratch
@@ -234,9 +233,9 @@ class ProcessSandbox:
 
     def _usage(self, running: Mapping[str, int]) -> dict[str, tuple[float, int]]:
         """The process of a container is its shim, a copy of this one: its memory does not count, its children do."""
-        if not shim.AVAILABLE:
+        if not AVAILABLE:
             return {}
-        below = shim.descendants(running.values())
+        below = descendants(running.values())
         memory = self._memory.read({name: below[root] for name, root in running.items()})
         return {name: (sum(map(cpu_seconds, (root, *below[root]))), memory[name]) for name, root in running.items()}
 
@@ -283,12 +282,7 @@ class ProcessSandbox:
         return _ended(code)
 
     async def _spawn(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str,
-        streams: Streams,
-        cpus: Sequence[int] = (),
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, streams: Streams, cpus: Sequence[int] = ()
     ) -> asyncio.subprocess.Process:
         # The container may have removed its working directory.
         directory = cwd if await asyncio.to_thread(Path(cwd).is_dir) else env[VARIABLE]

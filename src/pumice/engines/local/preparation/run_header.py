@@ -10,8 +10,7 @@ from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.preparation.preflight import memory_notes, unenforced_limits
 from pumice.engines.local.preparation.reservation import Reservation
 from pumice.engines.local.preparation.run_plan import Plan
-from pumice.engines.local.volumes.data_sources import KINDS
-from pumice.engines.local.volumes.volume_plan import pod_directory
+from pumice.engines.local.volumes.volume_plan import KINDS, pod_directory
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.text import shown_words

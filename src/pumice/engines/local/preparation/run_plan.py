@@ -15,7 +15,7 @@ from pumice.engines.local.host_access.consent import check_host_access
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.network.local_ports import check_ports
+from pumice.engines.local.network.published_ports import check_ports
 from pumice.engines.local.preparation.preflight import check_fit, check_problems, containers_with_problems
 from pumice.engines.local.preparation.scaling import check_names, fit_to_machine, stored
 from pumice.engines.local.scheduling.fit import fit, pod_requests

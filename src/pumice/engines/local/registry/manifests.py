@@ -24,10 +24,7 @@ _MANIFESTS: Final = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_CONFIGS: Final = (
-    "application/vnd.oci.image.config.v1+json",
-    "application/vnd.docker.container.image.v1+json",
-)
+_CONFIGS: Final = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
 _LARGEST_MANIFEST: Final = 4 << 20  # as for docker
 _LARGEST_CONFIG: Final = 1 << 24
 _LARGEST_LAYER: Final = 1 << 40

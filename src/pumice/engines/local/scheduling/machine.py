@@ -45,10 +45,7 @@ class Machine(Struct, frozen=True):
         memory minus reservations is a second bound, and the lower one applies.
         """
         taken = reserved or {}
-        free = {
-            "cpu": Quantity(round(self.cpu_share * _NANO)),
-            GPU: Quantity(len(self.gpus) * _NANO),
-        }
+        free = {"cpu": Quantity(round(self.cpu_share * _NANO)), GPU: Quantity(len(self.gpus) * _NANO)}
         left = {name: max(amount - taken.get(name, Quantity()), Quantity()) for name, amount in free.items()}
         left["memory"] = _memory(self.memory)
         if self.all_memory is not None:

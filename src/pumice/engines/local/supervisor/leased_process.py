@@ -24,8 +24,7 @@ from msgspec.structs import replace
 
 from pumice.diagnosis.outcome import StopReason
 from pumice.engines.local.daemon.background import redirect_output
-from pumice.engines.local.daemon.connections import AnswerLostError, Connection, own_hello
-from pumice.engines.local.daemon.error_codec import encode_error
+from pumice.engines.local.daemon.connections import AnswerLostError, Connection, encode_error, own_hello
 from pumice.engines.local.local_run import LocalRun
 from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.service.on_demand import ask_service

@@ -133,7 +133,7 @@ def _become_supervisor(lease: socket.socket) -> NoReturn:
             from pumice.engines.local.supervisor.leased_process import main  # noqa: PLC0415 - the client needs none
         code = main(3)
     except BaseException as error:  # noqa: BLE001 - the client reports it
-        from pumice.engines.local.daemon.error_codec import encode_error  # noqa: PLC0415 - as above
+        from pumice.engines.local.daemon.connections import encode_error  # noqa: PLC0415 - as above
 
         os.write(3, msgspec.json.encode({"error": encode_error(error)}) + b"\n")
     finally:

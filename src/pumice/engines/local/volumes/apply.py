@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.sandbox.syscalls import open_beneath
-from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
+from pumice.engines.local.volumes.volume_plan import (
+    Entry,
+    HostPath,
+    MakeDirectory,
+    Step,
+    SubPath,
+    WriteFiles,
+    pod_directory,
+)
 from pumice.model.problem import Problem
 from pumice.store.files.remove_tree import remove_tree
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.container_env.env import (
+    ConfigSources,
     complete_env,
     container_env,
     expand,
     expand_all,
     unknown_references,
 )
-from pumice.engines.local.container_env.references import ConfigSources
 from pumice.engines.local.sandbox.init.exec_command import DEFAULT_PATH
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.active_python import ActivePython, active_python, python_with
+from pumice.engines.local.preparation.default_settings import ActivePython, active_python, python_with
 from pumice.store.run_errors import InvalidOption
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.daemon import connections, error_codec
+from pumice.engines.local.daemon import connections
 from pumice.engines.local.daemon.connections import (
     FORMAT,
     RETIRE,
@@ -237,9 +237,9 @@ def test_a_problem_keeps_its_form_between_versions() -> None:
     where = {"file": "job.yaml", "line": 3, "column": 0, "option": ""}
     advice = ("use ", {"name": "fit", "value": True})
     problem = {"message": "no room", "advice": advice, "where": where, "fatal": True}
-    plain = error_codec.encode_error(refused)
+    plain = connections.encode_error(refused)
     assert plain["problems"] == [problem]
-    decoded = error_codec.decode_error({**plain, "problems": [{**problem, "of a later version": 1}]})
+    decoded = connections.decode_error({**plain, "problems": [{**problem, "of a later version": 1}]})
     assert isinstance(decoded, RefusedError)
     assert decoded.problems == refused.problems
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.host_access.aliases import find_aliases, read_mounts, with_aliases
+from pumice.engines.local.host_access.read_only import find_aliases, read_mounts, with_aliases
 
 TABLE = """\
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.images.file_in_image import read_inside
+from pumice.engines.local.images.confined_directory import read_inside
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.diagnosis.why import Shortage
-from pumice.engines.local.daemon.error_codec import decode_error, encode_error
+from pumice.engines.local.daemon.connections import decode_error, encode_error
 from pumice.engines.local.supervisor.request_codec import (
     decode_output,
     decode_request,

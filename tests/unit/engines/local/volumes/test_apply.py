@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, SubPath, WriteFiles, pod_directory
+from pumice.engines.local.volumes.volume_plan import Entry, HostPath, MakeDirectory, SubPath, WriteFiles, pod_directory
 
 
 @pytest.fixture

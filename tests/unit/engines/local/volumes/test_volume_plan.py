@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_env.references import ConfigSources
+from pumice.engines.local.container_env.env import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
-from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.volume_plan import (
+    Entry,
     HostPath,
     MakeDirectory,
     SubPath,
