@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.stored_data import Claim, StoredImage, stored_images, unused_claims
+from pumice.engines.local.stored_data import StoredData, stored_images, unused_claims
 from pumice.store.files.retention import FinishedRun, expired_runs, remove_runs
 from pumice.store.files.run_store import RunStore
 from pumice.store.settings import Retention
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Leftovers(Struct, frozen=True):
     store: RunStore
     runs: Sequence[FinishedRun]
-    others: Sequence[Claim | StoredImage]
+    others: Sequence[StoredData]
 
     @property
     def names(self) -> list[str]:
@@ -46,5 +46,5 @@ def find_leftovers(backend: LocalBackend, retention: Retention, *, claims: bool,
     store = backend.store
     settle_lost_runs(store)
     runs = expired_runs(store, retention, backend.now(), backend.namespace) if store.state.is_dir() else []
-    others: list[Claim | StoredImage] = [*unused_claims(store, backend.namespace)] if claims else []
+    others = unused_claims(store, backend.namespace) if claims else []
     return Leftovers(store, runs, [*others, *(stored_images(store) if images else ())])

@@ -63,7 +63,11 @@ def _fill(blobs: Blobs, source: ImageSource, partial: Path, report: Report) -> N
     root = partial / ROOT
     root.mkdir(parents=True, exist_ok=True)
     root_directory = RootDirectory(root, keep_owners=os.geteuid() == 0)
-    progress = _read_progress(partial)
+    progress: dict[str, Any] = {"done": [], "size": 0, "strict": {}, "warnings": {}}
+    with suppress(OSError, ValueError):
+        found = json.loads((partial / _PROGRESS).read_text())
+        if isinstance(found, dict) and found.keys() == progress.keys():
+            progress = found
     root_directory.strict.update(progress["strict"])
     root_directory.warnings.update(progress["warnings"])
     for number, layer in enumerate(source.layers, start=1):
@@ -104,15 +108,6 @@ def _apply(root_directory: RootDirectory, blobs: Blobs, layer: Layer, where: str
 def _check(found: str, wanted: str) -> None:
     if found and wanted and found != wanted:
         raise ImageError(f"is damaged: its digest is {found}, not {wanted}", "save the image again")
-
-
-def _read_progress(partial: Path) -> dict[str, Any]:
-    fresh: dict[str, Any] = {"done": [], "size": 0, "strict": {}, "warnings": {}}
-    with suppress(OSError, ValueError):
-        found = json.loads((partial / _PROGRESS).read_text())
-        if isinstance(found, dict) and found.keys() == fresh.keys():
-            return found
-    return fresh
 
 
 def _write_json(path: Path, document: object) -> None:

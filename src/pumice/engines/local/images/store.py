@@ -73,14 +73,14 @@ class ImageStore:
         """
         full, path = normalised(name), path.absolute()
         about = source or str(path)
-        with _about(about), _os_errors(about), self._locked(report):
+        with _errors_about(about), self._locked(report):
             entry = self._prepared(full, path, report)
             return self._named(full, {**entry, "source": source} if source else entry, about)
 
     def add_stream(self, name: str, stream: Bytes, report: Report, source: str) -> Image:
         """Add an archive that can be read only once, such as a pipe."""
         full = normalised(name)
-        with _about(source), _os_errors(source), self._locked(report):
+        with _errors_about(source), self._locked(report):
             with closing(ArchiveBlobs(spooled(stream, self.directory))) as blobs:
                 digest = self._unpacked(blobs, full, report)
             return self._named(full, {"digest": digest, "source": source, "stamp": []}, source)
@@ -92,12 +92,12 @@ class ImageStore:
     def add_name(self, name: str, digest: str, source: str) -> Image:
         """Add a name to an image that is here already."""
         entry = {"digest": digest.removeprefix("sha256:"), "source": source, "stamp": []}
-        with _os_errors(source), self._locked(lambda _: None):
+        with _errors_about(source), self._locked(lambda _: None):
             return self._named(normalised(name), entry, source)
 
     def obtain(self, name: str, path: Path, report: Report) -> Image:
         """Return the image for one run: a plain directory is used without being added."""
-        with _os_errors(str(path)):
+        with _errors_about(str(path)):
             is_plain = path.is_dir() and not _is_layout(path)
         if is_plain:
             return Image(normalised(name), path.absolute(), str(path.absolute()))
@@ -106,7 +106,7 @@ class ImageStore:
     def remove(self, name: str) -> None:
         """Remove a name, and the image if it has no other name. A directory of the user stays."""
         full = normalised(name)
-        with _os_errors(familiar(full)), self._locked(lambda _: None):
+        with _errors_about(familiar(full)), self._locked(lambda _: None):
             names = self._names()
             entry = names.pop(full, None)
             if entry is None:
@@ -128,7 +128,7 @@ class ImageStore:
         if not image.digest:
             yield
             return
-        with _os_errors(familiar(image.name)):
+        with _errors_about(familiar(image.name)):
             file = (self._directory(image.digest) / _HELD).open("a")
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -217,20 +217,14 @@ class ImageStore:
 
 
 @contextmanager
-def _about(source: str) -> Iterator[None]:
+def _errors_about(source: str) -> Iterator[None]:
     """Name the file in errors about an image."""
     try:
         yield
+    except OSError as error:
+        raise from_os_error(error, source) from None
     except ImageError as error:
         raise ImageError(error.problem.message, error.hint, error.problem.where.file or source) from None
-
-
-@contextmanager
-def _os_errors(where: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise from_os_error(error, where) from None
 
 
 def _is_layout(path: Path) -> bool:

@@ -46,7 +46,12 @@ class PortTakenError(Exception):
 
     @property
     def hint(self) -> str:
-        return f"choose {_first_port()} or more" if self.is_denied else "choose another one"
+        if not self.is_denied:
+            return "choose another one"
+        first = 1024  # that every user may open
+        with suppress(OSError, ValueError):
+            first = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text(encoding="ascii"))
+        return f"choose {first} or more"
 
 
 def listen(port: int) -> socket.socket:
@@ -83,13 +88,6 @@ def check_ports(ports: Sequence[Publish]) -> None:
             problems.append(Problem(f"{each}: {error.why}", error.hint, Position(option="publish")))
     if problems:
         raise InvalidOption.of(problems)
-
-
-def _first_port() -> int:
-    """Return the first port that every user may open."""
-    with suppress(OSError, ValueError):
-        return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text(encoding="ascii"))
-    return 1024
 
 
 def _holder(port: int) -> str:

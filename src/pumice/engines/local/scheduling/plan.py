@@ -137,19 +137,16 @@ def _blocked_by(
     for ahead in held:
         # Further pods of an elastic job pass no gang that they could delay, and hold no run back.
         guarded = not ahead.extra and (each.extra or _expired(ahead, now, patience))
-        if guarded and room.draining_helps(ahead) and not _harmless(each, ahead, room, now):
-            return ahead
+        if not guarded or not room.draining_helps(ahead):
+            continue
+        # `ahead` starts no later because `each` starts now: it lacks the same, or `each` ends before it could start.
+        before, after = room.free(ahead), room.plus(room.started(each, now)).free(ahead)
+        lacked = _short(ahead, before)
+        if _short(ahead, after) != lacked or any(before.get(name) != after.get(name) for name in lacked):
+            start = room.start_by_bounds(ahead, lacked, now)
+            if start is None or each.bound is None or now + each.bound >= start:
+                return ahead
     return None
-
-
-def _harmless(each: Waiting, ahead: Waiting, room: _Room, now: dt.datetime) -> bool:
-    """Check that `ahead` does not start later because `each` starts now."""
-    before, after = room.free(ahead), room.plus(room.started(each, now)).free(ahead)
-    lacked = _short(ahead, before)
-    if _short(ahead, after) == lacked and all(before.get(name) == after.get(name) for name in lacked):
-        return True
-    start = room.start_by_bounds(ahead, lacked, now)
-    return start is not None and each.bound is not None and now + each.bound < start
 
 
 def _hints(each: Waiting, behind: Waiting | None, free: Mapping[str, Quantity]) -> Iterator[Hint]:

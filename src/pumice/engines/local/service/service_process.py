@@ -60,7 +60,7 @@ class Service:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _recovering: set[asyncio.Task[None]] = field(default_factory=set)
     _failed: dict[str, str] = field(default_factory=dict)  # the last message about a run that cannot be recovered
-    _seen: object = None  # the fingerprint of the runs at the last turn
+    _seen: object = None  # of the runs at the last turn
 
     def __post_init__(self) -> None:
         self.store = RunStore(self.paths.state)
@@ -106,7 +106,12 @@ class Service:
 
     def _take_turn(self) -> bool:
         """Start what can start. Return whether there is anything to wait for."""
-        seen = self._fingerprint()
+        # What changes when runs arrive, end or change what they hold. It is cheap to read.
+        seen: list[tuple[str, int]] = []
+        for directory in (self.store.active, reservations_directory(self.store.state)):
+            with contextlib.suppress(OSError), os.scandir(directory) as entries:
+                seen += [(entry.name, entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries]
+        seen.sort()
         if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.again_at):
             return self._is_busy
         self._seen = seen
@@ -131,14 +136,6 @@ class Service:
     @property
     def _is_busy(self) -> bool:
         return bool(self._waiting or self.supervisors.watched or self._clients or self._recovering)
-
-    def _fingerprint(self) -> object:
-        """Return a value that changes when runs arrive, end or change what they hold. It is cheap to compute."""
-        found: list[tuple[str, int]] = []
-        for directory in (self.store.active, reservations_directory(self.store.state)):
-            with contextlib.suppress(OSError), os.scandir(directory) as entries:
-                found += [(entry.name, entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries]
-        return sorted(found)
 
     def _launch(self, run: StoredRun, lock: OwnerLock) -> None:
         self.log.write(f"starts {run.ref}")
