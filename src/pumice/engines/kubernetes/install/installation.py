@@ -49,10 +49,7 @@ class Installation(Struct, frozen=True):
         """Return the value of a flag of the controller, which may be in its environment."""
         container = self._container("controller")
         env = {str(one.get("name")): str(one.get("value")) for one in container.get("env") or []}
-        given = dict(_flags(container))
-        if f"--{name}" in given:
-            return given[f"--{name}"]
-        return env.get("PUMICE_" + name.upper().replace("-", "_"), default)
+        return dict(_flags(container)).get(f"--{name}", env.get("PUMICE_" + name.upper().replace("-", "_"), default))
 
     @property
     def has_webhook(self) -> bool:
@@ -60,7 +57,14 @@ class Installation(Struct, frozen=True):
 
     def options(self, image: str = "", gang: str = "") -> InstallOptions:
         """Return the options whose manifests keep this installation, but for what is given."""
-        kept = {component: self._kept(component, image) for component in self.deployments}
+        kept: dict[Component, ComponentOptions] = {}
+        for component, deployment in self.deployments.items():
+            container, own = self._container(component), _OWN_FLAGS[component]
+            replicas = (deployment.get("spec") or {}).get("replicas", REPLICAS)
+            flags = tuple(f"{flag}={value}" if value else flag for flag, value in _flags(container) if flag not in own)
+            kept[component] = ComponentOptions(
+                image or str(container.get("image", "")), replicas, flags, container.get("resources") or {}
+            )
         return InstallOptions(
             image or kept["controller"].image,
             self.namespace,
@@ -68,14 +72,6 @@ class Installation(Struct, frozen=True):
             webhook=self.has_webhook,
             keep_log_tails=self.keeps_log_tails,
             kept=kept,
-        )
-
-    def _kept(self, component: Component, image: str) -> ComponentOptions:
-        container, own = self._container(component), _OWN_FLAGS[component]
-        replicas = (self.deployments[component].get("spec") or {}).get("replicas", REPLICAS)
-        flags = tuple(f"{flag}={value}" if value else flag for flag, value in _flags(container) if flag not in own)
-        return ComponentOptions(
-            image or str(container.get("image", "")), replicas, flags, container.get("resources") or {}
         )
 
     def _container(self, component: Component) -> Mapping[str, Any]:

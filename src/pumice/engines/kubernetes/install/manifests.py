@@ -20,7 +20,6 @@ from pumice.model.job import Manifest
 REPLICAS: Final = 2
 # The unprivileged account of the image.
 USER: Final = 65532
-_LEVEL: Final = "pod-security.kubernetes.io"
 _METRICS: Final = {"name": "metrics", "port": names.METRICS_PORT, "targetPort": "metrics"}
 
 
@@ -61,7 +60,9 @@ class InstallOptions(Struct, frozen=True):
 
 
 def manifests(options: InstallOptions) -> Iterator[Manifest]:
-    yield _namespace(options.namespace)
+    levels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    metadata = {"name": options.namespace, "labels": {**names.labels(), **levels}}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     yield from custom_resources(volcano=options.gang == "volcano")
     yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook, log_tails=options.keep_log_tails)
     yield from _controller(options)
@@ -70,11 +71,6 @@ def manifests(options: InstallOptions) -> Iterator[Manifest]:
         yield from webhook_configurations.by_service(options.namespace)
     if options.api_servers:
         yield from _network_policies(options)
-
-
-def _namespace(name: str) -> Manifest:
-    levels = {f"{_LEVEL}/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**names.labels(), **levels}}}
 
 
 def _controller(options: InstallOptions) -> Iterator[Manifest]:
@@ -151,12 +147,7 @@ def _workload(
     component: _Component, namespace: str, options: ComponentOptions, ports: list[Manifest]
 ) -> Iterator[Manifest]:
     metadata, selector = _metadata(component, namespace), names.labels(component.label)
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata,
-        "spec": {"selector": selector, "ports": ports},
-    }
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": selector, "ports": ports}}
     yield {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -180,30 +171,9 @@ def _metadata(component: _Component, namespace: str) -> Manifest:
 
 
 def _pod(component: _Component, options: ComponentOptions, selector: Mapping[str, str]) -> Manifest:
-    return {
-        "serviceAccountName": component.name,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": dict(selector)},
-            }
-        ],
-        "containers": [_container(component, options)],
-    }
-
-
-def _container(component: _Component, options: ComponentOptions) -> Manifest:
     # No CPU limit: throttling would delay work when there is the most of it.
     resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}}
-    return {
+    container = {
         "name": component.label,
         "image": options.image,
         "args": [*component.arguments, *options.flags],
@@ -220,6 +190,24 @@ def _container(component: _Component, options: ComponentOptions) -> Manifest:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
+    }
+    return {
+        "serviceAccountName": component.name,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(selector)},
+            }
+        ],
+        "containers": [container],
     }
 
 

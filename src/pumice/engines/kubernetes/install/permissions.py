@@ -8,6 +8,7 @@ whether one exists by a patch that changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -44,86 +45,66 @@ class Grant(Struct, frozen=True):
     def is_cluster_wide(self) -> bool:
         return not self.own_namespace and not self.namespace
 
-    def applies(self, gang: str) -> bool:
-        return not self.gangs or gang in self.gangs
 
-
+_controller, _webhook = partial(Grant, "controller"), partial(Grant, "webhook")
 GRANTS: Final = (
-    Grant(
-        "controller",
+    _controller(
         "batch.volcano.sh",
         ("jobs",),
         (*_WATCH, "delete"),
         "watches jobs; deletes a job when ttlSecondsAfterFinished has passed",
     ),
-    Grant("controller", "batch.volcano.sh", ("jobs/status",), ("patch",), "writes the status of jobs"),
-    Grant(
-        "controller",
+    _controller("batch.volcano.sh", ("jobs/status",), ("patch",), "writes the status of jobs"),
+    _controller(
         "batch.volcano.sh",
         ("jobs/finalizers",),
         ("update",),
         "sets jobs as owners of pods and other objects, also where OwnerReferencesPermissionEnforcement is on",
     ),
-    Grant("controller", "bus.volcano.sh", ("commands",), (*_WATCH, "delete"), "executes Commands, then deletes them"),
-    Grant("controller", "", ("pods",), ("get", *_WATCH, "create", "delete"), "runs the pods of jobs"),
-    Grant(
-        "controller",
+    _controller("bus.volcano.sh", ("commands",), (*_WATCH, "delete"), "executes Commands, then deletes them"),
+    _controller("", ("pods",), ("get", *_WATCH, "create", "delete"), "runs the pods of jobs"),
+    _controller(
         "",
         ("pods/log",),
         ("get",),
         "keeps the last lines of the first failed pod of each attempt in a Secret of the job",
         log_tails=True,
     ),
-    Grant("controller", "", ("services", "configmaps"), _MANAGE, "manages host names and host lists of jobs"),
-    Grant(
-        "controller",
-        "networking.k8s.io",
-        ("networkpolicies",),
-        _MANAGE,
-        "manages the NetworkPolicy of jobs that request one",
+    _controller("", ("services", "configmaps"), _MANAGE, "manages host names and host lists of jobs"),
+    _controller(
+        "networking.k8s.io", ("networkpolicies",), _MANAGE, "manages the NetworkPolicy of jobs that request one"
     ),
-    Grant(
-        "controller",
+    _controller(
         "",
         ("secrets",),
         ("create", "patch", "delete"),
         "creates and deletes the key pair of jobs that use ssh; never lists or reads Secrets",
     ),
-    Grant(
-        "controller",
-        "",
-        ("persistentvolumeclaims",),
-        ("get", *_WATCH, "create"),
-        "creates the claims that a job describes",
-    ),
-    Grant("controller", "", ("events",), ("create",), "records events of jobs"),
-    Grant("controller", "scheduling.k8s.io", ("priorityclasses",), _WATCH, "orders the tasks of a job by priority"),
-    Grant(
-        "controller",
+    _controller("", ("persistentvolumeclaims",), ("get", *_WATCH, "create"), "creates the claims that a job describes"),
+    _controller("", ("events",), ("create",), "records events of jobs"),
+    _controller("scheduling.k8s.io", ("priorityclasses",), _WATCH, "orders the tasks of a job by priority"),
+    _controller(
         "scheduling.volcano.sh",
         ("podgroups",),
         _MANAGE,
         "informs Volcano's scheduler which pods start together",
         gangs=("auto", "volcano"),
     ),
-    Grant(
-        "controller",
+    _controller(
         "scheduling.k8s.io",
         ("podgroups",),
         _MANAGE,
         "informs Kubernetes' own scheduler which pods start together",
         gangs=("auto", "native"),
     ),
-    Grant(
-        "controller",
+    _controller(
         "scheduling.x-k8s.io",
         ("podgroups",),
         _MANAGE,
         "informs the coscheduling plugin which pods start together",
         gangs=("auto", "coscheduling"),
     ),
-    Grant(
-        "controller",
+    _controller(
         "coordination.k8s.io",
         ("leases",),
         ("get", "update"),
@@ -131,16 +112,14 @@ GRANTS: Final = (
         resource_names=(names.LEASE,),
         namespace=names.LEASE_NAMESPACE,
     ),
-    Grant(
-        "controller",
+    _controller(
         "coordination.k8s.io",
         ("leases",),
         ("list", "create"),
         "creates this Lease; finds the Leases of controllers that serve single namespaces",
         namespace=names.LEASE_NAMESPACE,
     ),
-    Grant(
-        "webhook",
+    _webhook(
         "",
         ("secrets",),
         ("get", "update", "watch"),
@@ -148,24 +127,21 @@ GRANTS: Final = (
         resource_names=(names.certificates(names.WEBHOOK),),
         own_namespace=True,
     ),
-    Grant(
-        "webhook",
+    _webhook(
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
         ("patch",),
         "publishes its certificate authority to the API server, and sets failurePolicy",
         resource_names=(names.CONFIGURATION,),
     ),
-    Grant(
-        "webhook",
+    _webhook(
         "apiextensions.k8s.io",
         ("customresourcedefinitions",),
         ("get",),
         "warns of fields that the cluster's definition of Job drops",
         resource_names=(names.JOBS_CRD,),
     ),
-    Grant(
-        "webhook",
+    _webhook(
         "scheduling.volcano.sh",
         ("queues",),
         _WATCH,
@@ -178,7 +154,8 @@ GRANTS: Final = (
 def granted(gang: str, *, webhook: bool = True, log_tails: bool = False) -> Iterator[Grant]:
     """Return the grants of an installation with this gang provider."""
     for grant in GRANTS:
-        if grant.applies(gang) and (webhook or grant.component != "webhook") and (log_tails or not grant.log_tails):
+        is_for_gang = not grant.gangs or gang in grant.gangs
+        if is_for_gang and (webhook or grant.component != "webhook") and (log_tails or not grant.log_tails):
             yield grant
 
 

@@ -7,7 +7,7 @@ every Job itself in any case. An installed webhook sets `Fail` once the API serv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from pumice.engines.kubernetes.install import names
 from pumice.model.job import Manifest
@@ -51,45 +51,37 @@ def ca_bundle_patch(manifest: Manifest, ca_bundle: str) -> Manifest:
 
 
 def _both(name: str, clients: Sequence[Manifest], common: Manifest) -> list[Manifest]:
-    mutating, validating = clients
+    hooks: tuple[tuple[str, str, list[str], Manifest], ...] = (
+        # Another webhook may add a task later; then the API server calls this one again.
+        ("Mutating", MUTATING_NAME, ["CREATE"], {"reinvocationPolicy": "IfNeeded"}),
+        ("Validating", VALIDATING_NAME, ["CREATE", "UPDATE"], {}),
+    )
     return [
-        _configuration(
-            "Mutating",
-            name,
-            # Another webhook may add a task later; then the API server calls this one again.
-            {"name": MUTATING_NAME, "clientConfig": mutating, **_hook(["CREATE"]), **common}
-            | {"reinvocationPolicy": "IfNeeded"},
-        ),
-        _configuration(
-            "Validating",
-            name,
-            {"name": VALIDATING_NAME, "clientConfig": validating, **_hook(["CREATE", "UPDATE"]), **common},
-        ),
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": f"{kind}WebhookConfiguration",
+            "metadata": {"name": name, "labels": names.labels("webhook")},
+            "webhooks": [
+                {
+                    "name": hook,
+                    "clientConfig": client,
+                    "admissionReviewVersions": ["v1"],
+                    "matchPolicy": "Equivalent",
+                    "rules": [
+                        {
+                            "apiGroups": ["batch.volcano.sh"],
+                            "apiVersions": ["v1alpha1"],
+                            "operations": operations,
+                            "resources": ["jobs"],
+                            "scope": "Namespaced",
+                        }
+                    ],
+                    "sideEffects": "None",
+                    "timeoutSeconds": TIMEOUT_SECONDS,
+                    **common,
+                    **more,
+                }
+            ],
+        }
+        for (kind, hook, operations, more), client in zip(hooks, clients, strict=True)
     ]
-
-
-def _configuration(kind: Literal["Mutating", "Validating"], name: str, hook: Manifest) -> Manifest:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": name, "labels": names.labels("webhook")},
-        "webhooks": [hook],
-    }
-
-
-def _hook(operations: list[str]) -> Manifest:
-    return {
-        "admissionReviewVersions": ["v1"],
-        "matchPolicy": "Equivalent",
-        "rules": [
-            {
-                "apiGroups": ["batch.volcano.sh"],
-                "apiVersions": ["v1alpha1"],
-                "operations": operations,
-                "resources": ["jobs"],
-                "scope": "Namespaced",
-            }
-        ],
-        "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT_SECONDS,
-    }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -55,33 +56,34 @@ class State(StrEnum):
 
 
 class CheckResult(Struct, frozen=True):
-    subject: str
     state: State
     found: str
     hint: str = ""
+    subject: str = ""
 
     @property
     def is_ok(self) -> bool:
         return self.state is State.OK
 
 
-def ok(subject: str, found: str, hint: str = "") -> CheckResult:
-    return CheckResult(subject, State.OK, found, hint)
+def ok(found: str, hint: str = "") -> CheckResult:
+    return CheckResult(State.OK, found, hint)
 
 
-def missing(subject: str, found: str, hint: str) -> CheckResult:
-    return CheckResult(subject, State.MISSING, found, hint)
+def missing(found: str, hint: str) -> CheckResult:
+    return CheckResult(State.MISSING, found, hint)
 
 
 async def result_of(subject: str, check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
     """Return the result of `check`, UNKNOWN if the API server refuses a request; raise if it does not answer."""
     try:
-        return await check()
+        result = await check()
     except ApiError as error:
         if error.status == 0:
             raise
         hint = "run the check as a user with more permissions"
-        return CheckResult(subject, State.UNKNOWN, f"could not be checked: {error}", hint)
+        result = CheckResult(State.UNKNOWN, f"could not be checked: {error}", hint)
+    return replace(result, subject=subject)
 
 
 async def get_or_none(client: Client, resource: Resource, namespace: str | None, name: str) -> Mapping[str, Any] | None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator
 
+from msgspec.structs import replace
+
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.checks import (
-    cluster_checks,
-    deployment_checks,
-    permission_checks,
-    webhook_checks,
-)
+from pumice.engines.kubernetes.install.checks import cluster_checks, permission_checks
 from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, result_of
 from pumice.engines.kubernetes.install.installation import find_installation
 from pumice.engines.kubernetes.install.permissions import Component, granted
@@ -44,16 +41,16 @@ async def find_target(client: Client, *, namespace: str, gang: str, webhook: boo
 
 async def check_cluster(client: Client, target: Target, now: dt.datetime) -> AsyncIterator[CheckResult]:
     """Compare a cluster with a target. Raises ApiError if the cluster does not answer."""
-    yield await cluster_checks.version(client)
+    yield replace(await cluster_checks.version(client), subject="Kubernetes")
     yield await result_of("definition of Job", lambda: cluster_checks.job_definition(client, target))
     yield await result_of("definition of Command", lambda: cluster_checks.command_definition(client, target))
-    yield cluster_checks.gang(target.gang, await discover(client))
+    yield replace(cluster_checks.gang(target.gang, await discover(client)), subject="gang provider")
     yield await result_of("Volcano's controller", lambda: cluster_checks.volcano_controller(client))
     yield await result_of("controller", lambda: cluster_checks.controller(client, target, now))
     for result in await _rollouts(client, target, "controller"):
         yield result
     if target.webhook:
-        registered = await result_of("webhook", lambda: webhook_checks.registered(client, target))
+        registered = await result_of("webhook", lambda: cluster_checks.webhook_registered(client, target))
         yield registered
         for result in await _rollouts(client, target, "webhook"):
             yield result
@@ -61,11 +58,13 @@ async def check_cluster(client: Client, target: Target, now: dt.datetime) -> Asy
             # The webhook is not called for Jobs in these two namespaces.
             own = client.access.namespace
             trial = "default" if own in (target.namespace, "kube-system") else own
-            yield await result_of("webhook's answer", lambda: webhook_checks.reachable(client, trial))
-    grants = list(granted(target.gang, webhook=target.webhook, log_tails=target.keep_log_tails))
+            yield await result_of("webhook's answer", lambda: cluster_checks.webhook_answers(client, trial))
+    grants, namespace = (
+        list(granted(target.gang, webhook=target.webhook, log_tails=target.keep_log_tails)),
+        target.namespace,
+    )
     yield await result_of("installed roles", lambda: permission_checks.installed_roles(client, grants, target))
-    own_permissions = permission_checks.own_permissions
-    yield await result_of("your permissions", lambda: own_permissions(client, grants, target.namespace))
+    yield await result_of("your permissions", lambda: permission_checks.own_permissions(client, grants, namespace))
 
 
 async def _rollouts(client: Client, target: Target, component: Component) -> list[CheckResult]:
@@ -73,5 +72,5 @@ async def _rollouts(client: Client, target: Target, component: Component) -> lis
     deployment = target.installation.deployments.get(component) if target.installation is not None else None
     if deployment is None:
         return []
-    check = deployment_checks.rollout
+    check = cluster_checks.rollout
     return [await result_of(f"{component} pods", lambda: check(client, component, deployment))]

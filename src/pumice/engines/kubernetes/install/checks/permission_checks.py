@@ -34,7 +34,6 @@ class _Permission(Struct, frozen=True):
 
 async def own_permissions(client: Client, grants: Iterable[Grant], namespace: str) -> CheckResult:
     """Check whether the user of this kubeconfig could run the controller and the webhook."""
-    subject = "your permissions"
     required = required_permissions(grants, namespace)
     slots = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
@@ -46,18 +45,17 @@ async def own_permissions(client: Client, grants: Iterable[Grant], namespace: st
     denied = [str(permission) for permission, allowed in zip(required, answers, strict=True) if not allowed]
     if denied:
         hint = "only needed to run pumice controller and pumice webhook as this user; docs/guides/permissions.md"
-        return missing(subject, f"may not {_shortened(denied)}", hint)
-    return ok(subject, f"all {len(required)} that controller and webhook need")
+        return missing(f"may not {_shortened(denied)}", hint)
+    return ok(f"all {len(required)} that controller and webhook need")
 
 
 async def installed_roles(client: Client, grants: Iterable[Grant], target: Target) -> CheckResult:
     """Check whether the installed roles grant what this version needs."""
-    subject = "installed roles"
     expected, lost = list(grants), []
     for component, account in ACCOUNTS.items():
         role = await get_or_none(client, CLUSTER_ROLES, None, account)
         if role is None and component == "controller":
-            return ok(subject, "none", "only needed for a controller or webhook inside the cluster")
+            return ok("none", "only needed for a controller or webhook inside the cluster")
         if role is not None:
             own = [grant for grant in expected if grant.component == component]
             texts = _not_granted(role, [grant for grant in own if grant.is_cluster_wide])
@@ -73,8 +71,8 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
             if texts:
                 lost.append(f"{account}: {_shortened(texts)}")
     if lost:
-        return missing(subject, f"do not grant {'; '.join(lost)}", target.apply_all)
-    return ok(subject, "grant what this version needs")
+        return missing(f"do not grant {'; '.join(lost)}", target.apply_all)
+    return ok("grant what this version needs")
 
 
 def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permission]:

@@ -121,6 +121,5 @@ def test_every_lease_that_is_held_is_listed() -> None:
             return await controller(client, Target("lab"), NOW)
 
     assert asyncio.run(check()) == ok(
-        "controller",
         "a leads (Lease kube-system/pumice-controller); b leads namespace x (Lease kube-system/pumice-controller-x)",
     )

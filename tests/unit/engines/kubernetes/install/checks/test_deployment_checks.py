@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.install.checks.check_result import CheckResult
-from pumice.engines.kubernetes.install.checks.deployment_checks import rollout
+from pumice.engines.kubernetes.install.checks.cluster_checks import rollout
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from tests.unit.engines.kubernetes.played_api import client_of
 
