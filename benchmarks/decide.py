@@ -25,9 +25,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.admission.admit import admit_stored
-from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.timeline import VirtualClock
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.reconcile.decide import decide

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import CallFailure
+from pumice.engines.memory.timeline import VirtualClock
 from pumice.model.job import Job, Manifest, Metadata
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, PodPhase
 from pumice.model.status import JobStatus

@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pumice.admission.context import Context
-from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.timeline import VirtualClock
 from pumice.model import naming
 from pumice.model.job import Job, JobSpec, Manifest, Metadata
 from pumice.model.snapshot import Command, CommandTarget, ContainerEnd, JobKey, ObservedPod, PodPhase

@@ -14,9 +14,9 @@ import pytest
 
 from pumice.admission.admit import admit
 from pumice.admission.context import Context
-from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import CallFailure, MemoryEngine
+from pumice.engines.memory.timeline import EPOCH, VirtualClock
 from pumice.model.findings import Finding
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject

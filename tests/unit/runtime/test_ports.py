@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.timeline import VirtualClock
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 
 

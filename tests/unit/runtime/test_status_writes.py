@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from pumice.model.snapshot import JobKey
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.reconcile.decision import Decision, DeletePod, JobEvent

@@ -21,7 +21,7 @@ from pumice.client.job_files import JobDocument
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for, table
 from pumice.diagnosis.verdict_lines import verdict_lines
-from pumice.engines.memory.event_lines import Line, texts
+from pumice.engines.memory.event_log import Line, texts
 from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Scenario, Step
 from pumice.engines.memory.scenario_reader import ScenarioReader

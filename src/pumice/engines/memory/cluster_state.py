@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from pumice.engines.memory.clock import VirtualClock
+from pumice.engines.memory.timeline import VirtualClock
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, ObservedPod, PodPhase

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.event_log import EventLog
-from pumice.engines.memory.pod_behavior import Behaviours, names_of
+from pumice.engines.memory.scenario import Behaviour, Span
 from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 
@@ -32,6 +32,37 @@ _POD_REASONS: Final = (
     "Terminated",
     "UnexpectedAdmissionError",
 )
+
+
+@dataclass(slots=True)
+class Behaviours:
+    """How pods behave: all, those of a task, or one. The last setting counts."""
+
+    seed: int = 0
+    # By selector and field: the number of the setting, and its value.
+    _settings: dict[str, dict[str, tuple[int, Any]]] = field(default_factory=dict)
+    _count: int = 0
+
+    def set(self, pods: str, fields: Mapping[str, Any]) -> None:
+        self._count += 1
+        self._settings.setdefault(pods, {}).update({name: (self._count, value) for name, value in fields.items()})
+
+    def of(self, pod: ObservedPod) -> Behaviour:
+        latest: dict[str, tuple[int, Any]] = {}
+        for name in names_of(pod):
+            for what, setting in self._settings.get(name, {}).items():
+                if what not in latest or latest[what][0] < setting[0]:
+                    latest[what] = setting
+        return Behaviour(**{what: value for what, (_, value) in latest.items()})
+
+    def time(self, pod: ObservedPod, what: Literal["start", "run", "stop"]) -> dt.timedelta:
+        span: Span = getattr(self.of(pod), what)
+        return span.drawn(f"{self.seed} {pod.short_name} {pod.version} {pod.retry} {what}")
+
+
+def names_of(pod: ObservedPod) -> tuple[str, ...]:
+    """The selectors that match a pod."""
+    return "*", pod.task, pod.short_name
 
 
 @dataclass(slots=True)
@@ -162,7 +193,7 @@ class Kubelet:
             self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
             self._run_on(stored)
 
-        delay = self.behaviours.start(stored.seen)
+        delay = self.behaviours.time(stored.seen, "start")
         self._plans[stored.seen.uid] = self.timeline.plan(self.world.clock.now + delay, start)
 
     def _run_on(self, stored: StoredPod) -> None:
@@ -174,12 +205,12 @@ class Kubelet:
             behaviour = self.behaviours.of(stored.seen)
             self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
 
-        self._plans[uid] = self.timeline.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
+        self._plans[uid] = self.timeline.plan(self.world.clock.now + self.behaviours.time(stored.seen, "run"), finish)
 
     def _time_to_stop(self, stored: StoredPod) -> dt.timedelta:
         if stored.seen.phase is not PodPhase.RUNNING:
             return dt.timedelta()
-        return min(self.behaviours.stop(stored.seen), stored.grace)
+        return min(self.behaviours.time(stored.seen, "stop"), stored.grace)
 
     def _gone_after(self, stored: StoredPod, delay: dt.timedelta, *, report: bool = False) -> None:
         uid = stored.seen.uid

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from pumice.admission.admit import Admitted
 from pumice.admission.context import Context
-from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.expectations import Expectations, Outcome
-from pumice.engines.memory.kubelet import Kubelet
-from pumice.engines.memory.pod_behavior import Behaviours
+from pumice.engines.memory.kubelet import Behaviours, Kubelet
 from pumice.engines.memory.scenario import HORIZON, SETTINGS, Scenario, Step
 from pumice.engines.memory.scenario_steps import Director
-from pumice.engines.memory.stuck_job import stuck_reason
-from pumice.engines.memory.timeline import Timeline
-from pumice.model.snapshot import JobKey
+from pumice.engines.memory.timeline import EPOCH, Timeline, VirtualClock
+from pumice.model.job import Job
+from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.vocabulary import Phase
+from pumice.reconcile.dependencies import may_start
+from pumice.reconcile.ledger import read_ledger
 from pumice.reconcile.phases import AT_REST
+from pumice.reconcile.state import State
 from pumice.runtime.loop import Loop
 
 # The budget of a simulation, about ten seconds: each pass, each pod in it and each call of the engine has a price.
 WORK: Final = 2_500_000
 _WORK_OF_A_PASS: Final = 150
 _WORK_OF_A_CALL: Final = 10
+# So many pods that keep a job from its end are named.
+_NAMED: Final = 3
 _NEVER: Final = EPOCH + 2 * HORIZON
 
 
@@ -76,8 +80,7 @@ class Simulation:
             if self._is_over():
                 break
             if moment is None:
-                missing = stuck_reason(self.world, self.key, self._kubelet, controller=self._loop is not None)
-                self.story.record("Stuck", f"stuck: {missing}")
+                self.story.record("Stuck", f"stuck: {self._stuck_reason()}")
                 break
             if moment > EPOCH + HORIZON:
                 self._cut_off("the next event is more than a year away")
@@ -108,18 +111,15 @@ class Simulation:
             if not await loop.serve_next():
                 break
             self.passes += 1
-            self._pay()
+            # Charge the pass to the budget.
+            looked_at = len(self.world.pods) + self._expectations.open
+            self.work -= _WORK_OF_A_PASS + looked_at + _WORK_OF_A_CALL * self._engine.calls
+            self._engine.calls = 0
             self.story.record_pass()
             self._expectations.check()
         self.story.close_moment()
         self._expectations.check()
         self._kubelet.give_room()
-
-    def _pay(self) -> None:
-        """Charge the last pass to the budget."""
-        looked_at = len(self.world.pods) + self._expectations.open
-        self.work -= _WORK_OF_A_PASS + looked_at + _WORK_OF_A_CALL * self._engine.calls
-        self._engine.calls = 0
 
     def _next_moment(self) -> dt.datetime | None:
         due = self._loop.queue.next_due() if self._loop is not None else None
@@ -174,3 +174,37 @@ class Simulation:
         if self._loop is None and self.world.clock.now >= self._back_at:
             self._loop = self._new_loop()
             self.story.record("ControllerUp", "controller is back")
+
+    def _stuck_reason(self) -> str:
+        """Why the job does not end: the last line of a log that stops in the middle."""
+        if self._loop is None:
+            return "the controller is down, and no step starts it again"
+        job = self.world.jobs[self.key]
+        nothing = "nothing more happens" if job.total_replicas else "the job has no pods"
+        return "; ".join(self._missing(job)) or job.status.state.message or nothing
+
+    def _missing(self, job: Job) -> Iterator[str]:
+        group, kubelet = self.world.groups.get(self.key), self._kubelet
+        if group is not None and group.phase == "Pending":
+            yield "the PodGroup is Pending, so no pods are created"
+        waiting, gang = kubelet.waiting(), kubelet.gang
+        if waiting:
+            together = f", and {gang} must start together (minAvailable)" if gang > (kubelet.capacity or 0) else ""
+            verb = "finds" if len(waiting) == 1 else "find"
+            pods = "1 pod" if kubelet.capacity == 1 else f"{kubelet.capacity} pods"
+            yield f"{_listed(waiting)} {verb} no room: there is room for {pods}{together}"
+        hanging = kubelet.hanging()
+        if hanging:
+            yield f"{_listed(hanging)} hang{'s' if len(hanging) == 1 else ''} pending, as the scenario says"
+        there = tuple(stored.seen for stored in self.world.pods_of(self.key))
+        free = may_start(State.of(Snapshot(job, there), read_ledger(job.status)))
+        for task in job.spec.tasks:
+            if task.depends_on is not None and task.name not in free and task.replicas:
+                condition = "to complete" if task.depends_on.condition == "Completed" else "to run"
+                yield f"{task.name} waits for {', '.join(task.depends_on.name)} {condition} (dependsOn)"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"

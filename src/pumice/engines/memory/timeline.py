@@ -1,4 +1,4 @@
-"""Planned events by time; those of one moment happen in the order in which they were planned."""
+"""Virtual time, and planned events by time; those of one moment happen in the order in which they were planned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+# The start of virtual time.
+EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    now: dt.datetime = EPOCH
+
+    def __call__(self) -> dt.datetime:
+        return self.now
+
+    def move_to(self, moment: dt.datetime) -> None:
+        self.now = max(self.now, moment)
+
+    @property
+    def elapsed(self) -> float:
+        return (self.now - EPOCH).total_seconds()
 
 
 @dataclass(slots=True)

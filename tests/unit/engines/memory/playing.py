@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.memory.event_lines import texts
+from pumice.engines.memory.event_log import texts
 from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import Scenario
 from pumice.engines.memory.scenario_reader import ScenarioReader

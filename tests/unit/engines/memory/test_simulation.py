@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.memory.event_lines import texts
+from pumice.engines.memory.event_log import texts
 from tests.unit.engines.memory.playing import a_task, admitted, played, story
 
 RESTART = [{"events": ["PodFailed", "PodEvicted", "Unknown"], "action": "RestartJob"}]

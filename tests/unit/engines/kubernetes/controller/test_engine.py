@@ -21,7 +21,7 @@ from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job

@@ -10,7 +10,7 @@ import pytest
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.controller.leadership import Durations, LeaderLock, LeaseLock
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from tests.unit.engines.kubernetes.controller.lease_server import LeaseClient, LeaseServer, play_virtually
 
 DURATIONS = Durations()

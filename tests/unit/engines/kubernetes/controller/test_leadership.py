@@ -14,7 +14,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES
 from pumice.engines.kubernetes.controller.leadership import LeaderElector
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from tests.unit.engines.kubernetes.controller.lease_server import LeaseClient, LeaseServer, play_virtually
 
 HOME, LEASE = "kube-system", "pumice-controller"

@@ -4,7 +4,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import MAX_QUEUES, OTHER_QUEUES, Metrics
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.unit.engines.kubernetes.played_api import access_to
 

@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.controller import health
 from pumice.engines.kubernetes.controller.health import ApiServerCheck
 from pumice.engines.kubernetes.controller.process import Controller, Settings
-from pumice.engines.memory.clock import EPOCH
+from pumice.engines.memory.timeline import EPOCH
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types

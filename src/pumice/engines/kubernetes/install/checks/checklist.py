@@ -59,10 +59,8 @@ async def check_cluster(client: Client, target: Target, now: dt.datetime) -> Asy
             own = client.access.namespace
             trial = "default" if own in (target.namespace, "kube-system") else own
             yield await result_of("webhook's answer", lambda: cluster_checks.webhook_answers(client, trial))
-    grants, namespace = (
-        list(granted(target.gang, webhook=target.webhook, log_tails=target.keep_log_tails)),
-        target.namespace,
-    )
+    grants = list(granted(target.gang, webhook=target.webhook, log_tails=target.keep_log_tails))
+    namespace = target.namespace
     yield await result_of("installed roles", lambda: permission_checks.installed_roles(client, grants, target))
     yield await result_of("your permissions", lambda: permission_checks.own_permissions(client, grants, namespace))
 
