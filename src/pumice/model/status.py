@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
+from pumice.model.units import is_number
+
 # In controlledResources: the minAvailable that the job had at first, and below it that of each task. Where the spec has
 # none, it has stood for all replicas, and it must not change with them.
 MIN_AVAILABLE: Final = "pumice/min-available"
-_LONGEST_NUMBER: Final = 9
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -55,8 +56,4 @@ def first_min_available(entries: Mapping[str, str]) -> dict[str, int]:
         for key, text in entries.items()
         if key == MIN_AVAILABLE or key.startswith(f"{MIN_AVAILABLE}/")
     }
-    return {
-        task: int(text)
-        for task, text in found.items()
-        if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
-    }
+    return {task: int(text) for task, text in found.items() if is_number(text)}

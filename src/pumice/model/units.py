@@ -12,6 +12,7 @@ _STEP: Final = 1024
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # A year before the end of Python's range, so that arithmetic with it does not overflow.
 NEVER: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
+_LONGEST_NUMBER: Final = 9
 
 
 def size_text(size: float) -> str:
@@ -63,6 +64,15 @@ def whole_text(seconds: float) -> str:
 
 def parse_time(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text)
+
+
+def is_number(text: str) -> bool:
+    """Whether this untrusted text is a number of at most nine digits: to convert one of many takes long."""
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+
+
+def read_number(text: str) -> int:
+    return int(text) if is_number(text) else 0
 
 
 def read_time(text: str | None) -> dt.datetime | None:

@@ -17,11 +17,10 @@ from msgspec.structs import replace
 
 from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import MIN_AVAILABLE, JobStatus, first_min_available
-from pumice.model.units import read_time, to_microseconds
+from pumice.model.units import is_number, read_number, read_time, to_microseconds
 from pumice.model.vocabulary import MAX_RETRY
 
 LEDGER: Final = "pumice/"
-_LONGEST_NUMBER: Final = 9
 
 ByTask = Mapping[str, Indexes]
 
@@ -87,15 +86,19 @@ def read_ledger(status: JobStatus) -> Ledger:
     if not own:
         # Of Volcano's controller, or of a Job that has just begun.
         return Ledger(min_available=first_min_available(entries), others=dict(entries))
+    kind, _, retry = own.get("restart", "").partition("@")
+    restart = None
+    if kind in _KINDS:
+        restart = Restart(RestartKind(kind), read_number(retry), _read_by_task(own, "target/"))
     return Ledger(
-        spent=_number(own.get("spent", "")),
-        generation=_number(own.get("generation", "")),
-        void=_number(own.get("void", "")),
+        spent=read_number(own.get("spent", "")),
+        generation=read_number(own.get("generation", "")),
+        void=read_number(own.get("void", "")),
         seen=_read_by_task(own, "seen/"),
         succeeded=_read_by_task(own, "succeeded/"),
-        restart=_read_restart(own),
-        restarts_by_task={task: _number(count) for task, count in _under(own, "restarts/").items()},
-        evicted={pod: since for pod, since in _moments(own, "evicted/").items() if _is_number(pod.rpartition("-")[2])},
+        restart=restart,
+        restarts_by_task={task: read_number(count) for task, count in _under(own, "restarts/").items()},
+        evicted={pod: since for pod, since in _moments(own, "evicted/").items() if is_number(pod.rpartition("-")[2])},
         noticed=_moments(own, "noticed/"),
         unknown_since=read_time(own.get("unknown-since")),
         first_running=read_time(own.get("first-running")),
@@ -132,13 +135,6 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
     return dict(sorted({**ledger.others, **first, **{LEDGER + key: value for key, value in own.items()}}.items()))
 
 
-def _read_restart(own: Mapping[str, str]) -> Restart | None:
-    kind, _, retry = own.get("restart", "").partition("@")
-    if kind not in _KINDS:
-        return None
-    return Restart(RestartKind(kind), _number(retry), _read_by_task(own, "target/"))
-
-
 def _under(own: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
 
@@ -156,14 +152,6 @@ def _read_by_task(own: Mapping[str, str], prefix: str) -> dict[str, Indexes]:
             found[task] = indexes
             room -= len(indexes)
     return found
-
-
-def _number(text: str) -> int:
-    return int(text) if _is_number(text) else 0
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
 
 
 def _written_by_task(prefix: str, by_task: ByTask) -> dict[str, str]:

@@ -46,12 +46,7 @@ def occurrences(state: State, now: dt.datetime) -> list[Occurrence]:
     """Everything that a policy may match, the oldest first; nothing in a phase in which policies do not act."""
     if state.phase not in POLICY_PHASES:
         return []
-    found = [
-        *_of_pods(state, now),
-        *_evictions(state, now),
-        *_of_tasks(state, now),
-        *_of_job(state, now),
-    ]
+    found = [*_of_pods(state, now), *_evictions(state, now), *_of_tasks(state, now), *_of_job(state, now)]
     return sorted(found, key=lambda one: (one.since, one.short_name))
 
 
@@ -73,8 +68,10 @@ def _of_pods(state: State, now: dt.datetime) -> Iterator[Occurrence]:
 def _evictions(state: State, now: dt.datetime) -> Iterator[Occurrence]:
     """Pods that the controller did not delete: gone, or failed while being deleted."""
     ledger = state.ledger
+    evicted = [name.rpartition("-") for name in ledger.evicted]
     for task in state.job.spec.tasks:
-        missing = (ledger.seen.get(task.name, NONE) | _waiting_for_policy(task, ledger)) - state.pods.indexes[task.name]
+        waiting = {int(index) for owner, _, index in evicted if owner == task.name}
+        missing = (ledger.seen.get(task.name, NONE) | waiting) - state.pods.indexes[task.name]
         for index in sorted(missing - ledger.succeeded.get(task.name, NONE)):
             if index < task.replicas:
                 since = ledger.evicted.get(f"{task.name}-{index}", now)
@@ -89,11 +86,6 @@ def _evictions(state: State, now: dt.datetime) -> Iterator[Occurrence]:
         elif waits and pod.phase is PodPhase.PENDING and not pod.is_deleting:
             # The new pod does not run yet, so the policy's timeout goes on.
             yield Occurrence(Event.POD_EVICTED, ledger.evicted[pod.short_name], pod.task, pod.index, pod)
-
-
-def _waiting_for_policy(task: TaskSpec, ledger: Ledger) -> frozenset[int]:
-    names = (name.rpartition("-") for name in ledger.evicted)
-    return frozenset(int(index) for owner, _, index in names if owner == task.name)
 
 
 def _of_tasks(state: State, now: dt.datetime) -> Iterator[Occurrence]:

@@ -44,13 +44,9 @@ def plan_pods(state: State, now: dt.datetime) -> PodPlan:
         (task, index)
         for task in state.job.spec.tasks
         if task.name in startable
-        for index in _missing_indexes(task, state.pods.indexes[task.name] | succeeded.get(task.name, NONE))
+        for index in sorted(set(range(task.replicas)) - state.pods.indexes[task.name] - succeeded.get(task.name, NONE))
     ]
     return PodPlan(missing, _blocked(state, now) if missing else None)
-
-
-def _missing_indexes(task: TaskSpec, taken: set[int]) -> list[int]:
-    return [index for index in range(task.replicas) if index not in taken]
 
 
 def _blocked(state: State, now: dt.datetime) -> Failure | None:

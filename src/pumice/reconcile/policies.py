@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,7 +44,7 @@ def _first_match(job: Job, occurrence: Occurrence) -> Match | None:
         evicted = _first_match(job, replace(occurrence, event=Event.POD_EVICTED, exit_code=None))
         if evicted is not None and Event.POD_EVICTED in evicted.policy.all_events:
             return evicted
-    for path, policy in _policies(job, occurrence.task):
+    for path, policy in chain(_of_task(job, occurrence.task), _of_job(job)):
         if _matches(policy, occurrence):
             wait = Duration.parse(policy.timeout).timedelta if policy.timeout else dt.timedelta()
             return Match(occurrence, policy, path, occurrence.since + wait)
@@ -54,11 +55,6 @@ def all_policies(job: Job) -> Iterator[tuple[Path, LifecyclePolicy]]:
     """Yield the policies of all tasks, and of the job, each with its path."""
     for task in job.spec.tasks:
         yield from _of_task(job, task.name)
-    yield from _of_job(job)
-
-
-def _policies(job: Job, task_name: str) -> Iterator[tuple[Path, LifecyclePolicy]]:
-    yield from _of_task(job, task_name)
     yield from _of_job(job)
 
 

@@ -33,7 +33,8 @@ def sanitize_status(job: Job, now: dt.datetime) -> Job:
         0 <= status.version <= MOST_RUNS
         and 0 <= status.retry_count <= MOST_RUNS
         and not wrong_time
-        and _are_known(status.conditions)
+        and len(status.conditions) <= len(Phase)
+        and all(condition.status in TABLE for condition in status.conditions)
     ):
         return job
     moment = to_seconds(now) if wrong_time else status.state.last_transition_time
@@ -66,10 +67,6 @@ def sanitize_ledger(ledger: Ledger, job: Job, now: dt.datetime) -> Ledger:
 
 def _not_later(moments: Mapping[str, dt.datetime], now: dt.datetime) -> Mapping[str, dt.datetime]:
     return {what: min(moment, now) for what, moment in moments.items()} if moments else moments
-
-
-def _are_known(conditions: list[JobCondition]) -> bool:
-    return len(conditions) <= len(Phase) and all(condition.status in TABLE for condition in conditions)
 
 
 def _known(conditions: list[JobCondition]) -> list[JobCondition]:

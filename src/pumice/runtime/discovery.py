@@ -79,12 +79,9 @@ def _load(entry: EntryPoint, known: dict[str, type[Base]]) -> type[Base]:
         raise _UnusableError(f"{entry.value} is not a dataclass that inherits from pumice.plugins.base.Base")
     if plugin.name != entry.name:
         raise _UnusableError(f"{entry.value} calls itself {plugin.name!r}, its entry point {entry.name!r}")
-    if not all(_are_words(words) for words in (plugin.requires, plugin.example)):
+    # A plain string is a sequence of strings, too, and not what was meant.
+    words: tuple[object, ...] = (plugin.requires, plugin.example)
+    if not all(isinstance(one, tuple | list) and all(isinstance(word, str) for word in one) for one in words):
         raise _UnusableError(f"{entry.value}: requires and example must be tuples of strings")
     plugin.options()  # An option that cannot be described would fail later, in the middle of a job.
     return plugin
-
-
-def _are_words(value: object) -> bool:
-    # A plain string is a sequence of strings, too, and not what was meant.
-    return isinstance(value, tuple | list) and all(isinstance(word, str) for word in value)

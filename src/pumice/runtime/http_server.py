@@ -30,13 +30,9 @@ LINGER_SECONDS: Final = 1.0
 _CALLERS_ERRORS: Final = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
-def _is_own_error(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], _CALLERS_ERRORS))
-
-
 # Without the requests that are no HTTP: they are answered with 400, and any caller can send as many as it likes.
 _log = logging.getLogger(__name__)
-_log.addFilter(_is_own_error)
+_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _CALLERS_ERRORS)))
 
 
 class BoundedConnection(asyncio.Protocol):
@@ -56,7 +52,7 @@ class BoundedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.has_request()
-        self._connections.remove(self)
+        self._connections.forget(self.inner)
         self.inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -97,14 +93,11 @@ class Connections:
                 self.abort(next(inner for inner in self._open if inner not in self._answered))
         self._open[connection.inner] = connection
 
-    def remove(self, connection: BoundedConnection) -> None:
-        self._forget(connection.inner)
-
     def abort(self, inner: asyncio.Protocol) -> None:
         connection = self._open.get(inner)
         if connection is not None:
             connection.abort()
-        self._forget(inner)
+        self.forget(inner)
 
     def note_request(self, inner: asyncio.Protocol | None) -> None:
         if inner is not None and inner in self._open:
@@ -115,7 +108,7 @@ class Connections:
             self._answered.pop(inner, None)
             self._answered[inner] = None
 
-    def _forget(self, inner: asyncio.Protocol) -> None:
+    def forget(self, inner: asyncio.Protocol) -> None:
         self._open.pop(inner, None)
         self._answered.pop(inner, None)
 

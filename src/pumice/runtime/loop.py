@@ -10,9 +10,10 @@ import asyncio
 import datetime as dt
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -21,7 +22,6 @@ from msgspec.structs import replace
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.context import Context
 from pumice.admission.updates import scale_down_command
-from pumice.model.findings import Finding
 from pumice.model.snapshot import Failure, JobKey, Snapshot
 from pumice.plugins.base import Base, PluginError
 from pumice.plugins.owned_objects import manifest_of
@@ -171,8 +171,12 @@ class Loop:
             spec is admitted.written.spec or spec in (admitted.job.spec, admitted.written.spec)
         ):
             admitted = self.admitted[key] = admit_stored(snapshot.job, self.context)
-        errors = [_shown_finding(finding) for finding in admitted.findings if finding.is_error]
-        if any(finding.path[-1:] == ("minAvailable",) for finding in admitted.findings if finding.is_error):
+        findings = [finding for finding in admitted.findings if finding.is_error]
+        errors = [
+            f"{finding.path}: {f'{finding.value}: ' if isinstance(finding.value, str | int) else ''}{finding.message}"
+            for finding in findings
+        ]
+        if any(finding.path[-1:] == ("minAvailable",) for finding in findings):
             # Scaled down without the webhook, which would have refused it with this command.
             command = scale_down_command(admitted.job, admitted.job)
             errors += [f"to lower it: {command}"] if command else []
@@ -182,8 +186,9 @@ class Loop:
 
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
         failures: dict[Failure, None] = {}
-        for commands in _alike(decision.commands):
-            failures |= dict.fromkeys(await self._apply_all(key, commands))
+        # In runs of one kind, in order: pods may be created at once, but not before what they mount.
+        for _, commands in groupby(decision.commands, type):
+            failures |= dict.fromkeys(await self._apply_all(key, list(commands)))
         if failures:
             self._failures[key] = tuple(failures)
         elif self._failures.pop(key, None):
@@ -227,25 +232,8 @@ class Loop:
         return None
 
 
-def _alike(commands: Sequence[EngineCommand]) -> Iterator[list[EngineCommand]]:
-    """The commands in runs of one kind, in order: pods may be created at once, but not before what they mount."""
-    run: list[EngineCommand] = []
-    for command in commands:
-        if run and type(command) is not type(run[0]):
-            yield run
-            run = []
-        run.append(command)
-    if run:
-        yield run
-
-
 def _shown(decision: Decision) -> str:
     """The decision for the debug log: `Running; 3 CreatePod; again in 10s`."""
     counts = Counter(type(command).__name__ for command in decision.commands)
     later = [] if decision.requeue_after is None else [f"again in {decision.requeue_after.total_seconds():g}s"]
     return "; ".join([str(decision.status.state.phase), *(f"{count} {kind}" for kind, count in counts.items()), *later])
-
-
-def _shown_finding(finding: Finding) -> str:
-    value = f"{finding.value}: " if isinstance(finding.value, str | int) else ""
-    return f"{finding.path}: {value}{finding.message}"

@@ -26,16 +26,12 @@ class EngineError(PumiceError):
 class Engine(Protocol):
     async def observe(self, key: JobKey) -> Snapshot | None:
         """Return the state of the job at one moment; None if the job does not exist. Never writes."""
-        ...
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
         """Write the status if the job still has the snapshot's resourceVersion; raise ConflictError otherwise."""
-        ...
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         """Apply a command. Idempotent. Raises EngineError if it fails."""
-        ...
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
         """Emit events. Failures are ignored."""
-        ...

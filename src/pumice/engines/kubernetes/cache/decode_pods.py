@@ -18,11 +18,10 @@ from pumice.engines.kubernetes.api.object_metadata import AnyObject, OwnerRefere
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Waiting
-from pumice.model.units import EPOCH, NEVER, read_time
+from pumice.model.units import EPOCH, NEVER, is_number, read_number, read_time
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
-_MAX_DIGITS: Final = 10
 # What a container that starts in its turn waits for.
 _STARTING: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
 _NODE_LOST: Final = "NodeLost"
@@ -119,7 +118,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
     """Return None for a pod that no Job owns, or without an index."""
     pod = _POD.decode(raw)
     meta, owner = pod.metadata, job_of(pod.metadata.owner_references)
-    if owner is None or not _is_number(meta.annotations.index):
+    if owner is None or not is_number(meta.annotations.index):
         return None
     return CachedPod(
         namespace=meta.namespace,
@@ -179,8 +178,8 @@ def _observed(pod: _Pod) -> ObservedPod:
         uid=meta.uid,
         task=annotations.task,
         index=int(annotations.index),
-        version=_number(annotations.version),
-        retry=_number(annotations.retry),
+        version=read_number(annotations.version),
+        retry=read_number(annotations.retry),
         phase=_phase(status.phase),
         created_at=_latest(meta.creation_timestamp) or EPOCH,
         # A grace period of ten thousand years ends in a year that Python does not know.
@@ -272,12 +271,3 @@ def _phase(text: str) -> PodPhase:
     if text in _KNOWN_PHASES:
         return PodPhase(text)
     return PodPhase.UNKNOWN if text else PodPhase.PENDING
-
-
-def _number(text: str) -> int:
-    return int(text) if _is_number(text) else 0
-
-
-def _is_number(text: str) -> bool:
-    # Annotations are untrusted: converting a number of many digits takes long.
-    return text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS

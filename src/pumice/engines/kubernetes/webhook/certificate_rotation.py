@@ -45,15 +45,12 @@ class CertificateStorage(Protocol):
 
     async def load(self) -> Credentials | None:
         """Return the stored credentials, or None if there are none or they cannot be read."""
-        ...
 
     async def save(self, credentials: Credentials) -> bool:
         """Return False if another writer wrote since the last `load`."""
-        ...
 
     async def changed(self) -> None:
         """Return when another writer has written since the last `load` or `save`."""
-        ...
 
 
 @dataclass(slots=True)
