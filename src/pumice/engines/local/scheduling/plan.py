@@ -142,7 +142,7 @@ def _blocked_by(
         # `ahead` starts no later because `each` starts now: it lacks the same, or `each` ends before it could start.
         before, after = room.free(ahead), room.plus(room.started(each, now)).free(ahead)
         lacked = _short(ahead, before)
-        if _short(ahead, after) != lacked or any(before.get(name) != after.get(name) for name in lacked):
+        if _short(ahead, after) != lacked or not all(before.get(name) == after.get(name) for name in lacked):
             start = room.start_by_bounds(ahead, lacked, now)
             if start is None or each.bound is None or now + each.bound >= start:
                 return ahead
