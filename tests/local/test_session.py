@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.client.local.reasons import why_run
-from pumice.client.local.summary import summary
+from pumice.client.local.run_reader import summary
 from pumice.diagnosis.why import WhyCode
 from pumice.engines.local import local_run
 from pumice.engines.local.clock import wall_clock

@@ -37,7 +37,7 @@ from pumice.client.backend import (
     silent,
 )
 from pumice.client.lease import CheckedRun
-from pumice.client.local.summary import job_with_status
+from pumice.client.local.run_reader import job_with_status
 from pumice.client.observer import Capacity, PodAddress
 from pumice.client.pod_access import PodPath, PodPort, Skipped
 from pumice.client.values import Status

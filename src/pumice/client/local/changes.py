@@ -1,4 +1,4 @@
-"""Makes changes to runs of this machine."""
+"""Makes changes to runs of this machine, and runs them again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import signal
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from pumice.client.backend import (
     Change,
@@ -35,10 +37,15 @@ from pumice.engines.local.supervisor.owner_changes import change as change_owned
 from pumice.engines.local.supervisor.owner_changes import lock_of_suspended, scale_waiting, suspend_waiting
 from pumice.engines.local.supervisor.secret_values import add_secrets
 from pumice.model.problem import Command, Option
+from pumice.model.text import shown_words
+from pumice.model.vocabulary import SERVER_FIELDS
+from pumice.runtime.offline_context import restore_admitted
 from pumice.store.events import RequestAccepted
 from pumice.store.files.owner_lock import OwnerLock, read_owner
 from pumice.store.files.run_store import OwnedRun, StoredRun
+from pumice.store.options import decode_options
 from pumice.store.run_errors import ConnectionFailed, WrongState
+from pumice.store.run_request import RunRequest
 
 if TYPE_CHECKING:
     from pumice.client.local.local_backend import LocalBackend
@@ -150,3 +157,19 @@ async def _remove(backend: LocalBackend, run: StoredRun, change: RemoveRun) -> t
 
 def _not_over(run: StoredRun, what: str) -> WrongState:
     return WrongState(f"{run.ref} {what}", (Command("stop", run.ref), ", or ", Option("force", True)))
+
+
+def request_again(run: StoredRun) -> RunRequest:
+    """Return the request of the same run. Raises WrongState if values that it needs are not stored."""
+    record = run.record
+    if run.is_opened:
+        raise WrongState(f"{run.ref}: {run.elsewhere}, to be read only")
+    if record.secrets:
+        names = ", ".join(record.secrets)
+        after = f" -- {shown_words(record.args)}" if record.args else ""
+        raise WrongState(f"{run.ref}: the values of {names} are not stored", f"pumice submit {record.file}{after}")
+    metadata = {name: value for name, value in record.job["metadata"].items() if name not in SERVER_FIELDS}
+    admitted = restore_admitted({**record.job, "metadata": metadata}, record.version)
+    # The Job is stored as it was scaled.
+    options = replace(decode_options(record.options), scale={})
+    return RunRequest(admitted, options, record.documents, run.source)

@@ -6,17 +6,17 @@ Commands that list runs load no more than `run_reader.py`; each method loads wha
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pumice.client.backend import (
     Change,
+    Exec,
     Feature,
     Listing,
-    NodeListing,
-    OpenedRun,
     RemoveRun,
     RunRef,
     Selection,
@@ -24,20 +24,22 @@ from pumice.client.backend import (
     no_prefix,
     silent,
 )
-from pumice.client.local.pods.local_pods import LocalPods
-from pumice.client.local.run_reader import beside_loop, check_followable, ref_of
+from pumice.client.local.run_reader import RunReader, beside_loop, check_followable, ref_of
+from pumice.client.pod_access import PodPath, Skipped
 from pumice.client.values import Status
 from pumice.model.problem import Position, Problem
 from pumice.store.run_errors import InvalidOption
 
 if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
     from pumice.client.lease import CheckedRun
     from pumice.client.local.lease import LocalLease
     from pumice.client.local.leftovers import Leftovers, Retention
+    from pumice.client.local.pods.entering import EnteredCommand
     from pumice.diagnosis.why import Why
-    from pumice.store.code.restoring import Bundle
     from pumice.store.files.run_store import StoredRun
-    from pumice.store.history.run_history import RunHistory
     from pumice.store.journal import Entry
     from pumice.store.logs.log_reader import LogSelection
     from pumice.store.logs.log_source import Execution, LogBatch
@@ -48,7 +50,7 @@ _POLL: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class LocalBackend(LocalPods):
+class LocalBackend(RunReader):
     name = "this machine"
     waits = False
     default_namespace = "default"
@@ -99,12 +101,6 @@ class LocalBackend(LocalPods):
             yield [self.summary(run) for run in stored]
             await asyncio.sleep(_POLL)
 
-    async def history(self, run: RunRef) -> RunHistory:
-        return self.stored(run).history()
-
-    async def job(self, run: RunRef) -> dict[str, Any]:
-        return self.stored_job(self.stored(run))
-
     def journal(self, run: RunRef, *, follow: bool = False) -> AsyncGenerator[Sequence[Entry], None]:
         from pumice.client.local.watching import journal
 
@@ -146,20 +142,6 @@ class LocalBackend(LocalPods):
 
         return await beside_loop(why, self, self.stored(run), pod)
 
-    async def code(self, run: RunRef) -> Bundle | None:
-        from pumice.store.code.restoring import restore_run
-
-        return await beside_loop(restore_run, self.stored(run).directory)
-
-    async def nodes(self) -> NodeListing:
-        return NodeListing([await beside_loop(self.node)])
-
-    async def export(self, run: RunRef, out: BinaryIO, *, logs: bool = True) -> None:
-        await beside_loop(lambda: self.pack(run, out, logs=logs))
-
-    async def open(self, archive: BinaryIO, name: str) -> OpenedRun:
-        return await beside_loop(self.unpack, archive, name)
-
     # --- change ---------------------------------------------------------------------------------------------------
 
     async def check(self, request: RunRequest) -> CheckedRun:
@@ -177,7 +159,7 @@ class LocalBackend(LocalPods):
         return ref_of(self.store.find(name, run.record.namespace))
 
     async def repeat(self, run: RunRef) -> RunRef:
-        from pumice.client.local.run_again import request_again
+        from pumice.client.local.changes import request_again
 
         return await self.submit(await self.check(request_again(self.stored(run))))
 
@@ -242,14 +224,36 @@ class LocalBackend(LocalPods):
 
     async def wake_service(self) -> None:
         """Make the service check the queue; start it if it is not running. Raises ConnectionFailed."""
-        from pumice.client.local.service import wake_service
+        from pumice.engines.local.service.on_demand import ask_service
 
-        await wake_service(self)
+        await ask_service(self.store.state, self.environ, "wake")
 
     async def leftovers(self, retention: Retention, *, claims: bool, images: bool) -> Leftovers:
         from pumice.client.local.leftovers import find_leftovers
 
         return await beside_loop(lambda: find_leftovers(self, retention, claims=claims, images=images))
+
+    # --- pods -----------------------------------------------------------------------------------------------------
+
+    async def exec(self, run: RunRef, command: Exec) -> subprocess.CompletedProcess[bytes]:
+        from pumice.client.local.pods.entering import run_command
+
+        return await run_command(self.stored(run), command)
+
+    async def enter(self, run: RunRef, command: Exec) -> EnteredCommand:
+        from pumice.client.local.pods.entering import enter
+
+        return await beside_loop(enter, self.stored(run), command)
+
+    async def copy_from(self, run: RunRef, source: PodPath, local: Path) -> list[Skipped]:
+        from pumice.client.local.pods.copying import copy_from
+
+        return await beside_loop(copy_from, self.stored(run), source, local)
+
+    async def copy_to(self, run: RunRef, local: Path, target: PodPath) -> list[Skipped]:
+        from pumice.client.local.pods.copying import copy_to
+
+        return await beside_loop(copy_to, self.stored(run), local, target)
 
     # --- only this machine ----------------------------------------------------------------------------------------
 
@@ -268,9 +272,9 @@ class LocalBackend(LocalPods):
 
     def service_command(self) -> str:
         """Return the command line that starts the service in the foreground."""
-        from pumice.client.local.service import service_command
+        from pumice.engines.local.service.on_demand import service_words
 
-        return service_command(self)
+        return shlex.join(service_words(self.store.state))
 
     async def shut_down(self) -> None:
         """Stop all runs of this state directory at once, and its service."""

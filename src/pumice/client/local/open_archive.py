@@ -25,8 +25,7 @@ from msgspec.structs import astuple
 
 from pumice.client.backend import OpenedRun
 from pumice.client.local.reasons import why_run
-from pumice.client.local.run_reader import ref_of
-from pumice.client.local.summary import summary
+from pumice.client.local.run_reader import ref_of, summary
 from pumice.model.problem import Command, Position, Problem
 from pumice.model.text import printable
 from pumice.store.files.owner_lock import FILE as OWNER_LOCK

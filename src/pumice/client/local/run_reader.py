@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import msgspec
 
-from pumice.client.backend import RECENT, Findings, Listing, Node, OpenedRun, RunRef, Selection, Usage, silent
+from pumice.client.backend import RECENT, Findings, Listing, NodeListing, OpenedRun, RunRef, Selection, Usage, silent
 from pumice.client.local.liveness import (
     NOT_RESPONDING,
     PROCESS_KILLED,
@@ -25,14 +25,14 @@ from pumice.client.local.liveness import (
     service_is_running,
     unresponsive,
 )
-from pumice.client.local.summary import summary
 from pumice.client.pod_access import LocalPort, PodPort
-from pumice.client.values import Status
+from pumice.client.values import Status, status_of
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.model.job import Manifest
 from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
+from pumice.model.vocabulary import MAX_RETRY
 from pumice.store.files.owner_lock import read_owner
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.files.state_directory import state_directory
@@ -43,8 +43,11 @@ from pumice.store.run_record import DETACHED, NEED_RESUME, RunStatus
 if TYPE_CHECKING:
     from pumice.admission.admit import Admitted
     from pumice.client.local.local_observer import LocalObserver
+    from pumice.store.code.restoring import Bundle
+    from pumice.store.history.run_history import RunHistory
 
 T = TypeVar("T")
+_OF_LIVE_PODS: Final = ("running", "pending", "terminating", "unknown", "taskStatusCount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class RunReader:
         return ()  # what is valid can be submitted here; `check` says if it fits
 
     async def usage(self, run: RunRef) -> Usage:
-        from pumice.client.local.usage import usage  # noqa: PLC0415 - few commands need it
+        from pumice.client.local.connections import usage  # noqa: PLC0415 - few commands need it
 
         return await usage(self.stored(run))
 
@@ -141,28 +144,32 @@ class RunReader:
 
         return await forward(self.stored(run), port)
 
-    def stored_job(self, run: StoredRun) -> Manifest:
-        from pumice.client.local.summary import job_with_status  # noqa: PLC0415 - likewise
+    async def history(self, run: RunRef) -> RunHistory:
+        return self.stored(run).history()
 
-        return job_with_status(run.history(), self.summary(run))
+    async def code(self, run: RunRef) -> Bundle | None:
+        from pumice.store.code.restoring import restore_run  # noqa: PLC0415 - few commands need it
 
-    def node(self) -> Node:
-        """Return this machine."""
-        from pumice.client.local.capacity import this_machine  # noqa: PLC0415 - likewise
+        return await beside_loop(restore_run, self.stored(run).directory)
 
-        return this_machine(self)
+    async def job(self, run: RunRef) -> Manifest:
+        stored = self.stored(run)
+        return job_with_status(stored.history(), self.summary(stored))
 
-    def pack(self, run: RunRef, out: BinaryIO, *, logs: bool) -> None:
-        """Write an archive of a run."""
+    async def nodes(self) -> NodeListing:
+        from pumice.client.local.capacity import this_machine  # noqa: PLC0415 - few commands need it
+
+        return NodeListing([await beside_loop(this_machine, self)])
+
+    async def export(self, run: RunRef, out: BinaryIO, *, logs: bool = True) -> None:
         from pumice.client.local.export import export  # noqa: PLC0415 - lists need no archives
 
-        export(self.stored(run), out, logs=logs)
+        await beside_loop(lambda: export(self.stored(run), out, logs=logs))
 
-    def unpack(self, archive: BinaryIO, name: str) -> OpenedRun:
-        """Store the run of an archive; `name` is that of the file. Raises InvalidOption."""
+    async def open(self, archive: BinaryIO, name: str) -> OpenedRun:
         from pumice.client.local.open_archive import open_archive  # noqa: PLC0415 - likewise
 
-        return open_archive(self.store, archive, name)
+        return await beside_loop(open_archive, self.store, archive, name)
 
     def _reserved(self) -> Mapping[str, Mapping[str, Quantity]]:
         """Return what running runs hold of this machine, by uid: also pods that were added since they began."""
@@ -215,3 +222,44 @@ async def beside_loop(work: Callable[..., T], *args: Any) -> T:
         return work(*args)
     result: T = await asyncio.to_thread(work, *args)
     return result
+
+
+def summary(run: StoredRun, status: RunStatus, message: str = "") -> Status:
+    """Return a run at one moment. `message` replaces what its status says."""
+    record = run.record
+    pods, attempts = status.pods, status.max_attempts
+    if status.started is None and not pods.total:
+        # It has not started: take the numbers of its Job.
+        tasks = record.job.get("spec", {}).get("tasks") or []
+        pods = msgspec.structs.replace(pods, total=sum(task.get("replicas", 1) for task in tasks))
+        attempts = record.job.get("spec", {}).get("maxRetry") or MAX_RETRY
+    # A process that was killed leaves both in the status.
+    is_live = status.started is not None and status.finished is None
+    return status_of(
+        record,
+        status,
+        reason=status.reason,
+        message=message or status.text,
+        pods=pods,
+        max_attempts=attempts,
+        directory=str(run.directory),
+        workdir=record.workdir,
+        gang=record.gang,
+        code_change=status.code_change,
+        hang=status.hang if is_live else None,
+        published=status.published if is_live else (),
+        readable=run.has_our_format,
+    )
+
+
+def job_with_status(history: RunHistory, found: Status) -> dict[str, Any]:
+    """Return the Job as the API of a cluster would."""
+    job: dict[str, Any] = dict(history.record.job) if history.plan is None else msgspec.to_builtins(history.job)
+    status = job.get("status") or {}
+    state = status.get("state") or {}
+    if found.is_over and state.get("phase") != found.phase:
+        # Its process was killed, or stopped, before the job could note it. No pod is left.
+        ended = {"phase": found.phase, "reason": found.reason, "message": found.message}
+        rest = {name: value for name, value in status.items() if name not in _OF_LIVE_PODS}
+        job = {**job, "status": {**rest, "state": {**state, **ended}}}
+    return job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from pumice.client.local.run_reader import ref_of
 from pumice.client.waiting import wait
 from pumice.engines.local.daemon.connections import PATIENCE, RETIRE, AnswerLostError
 from pumice.engines.local.scheduling.run_queue import active_runs
-from pumice.engines.local.service.on_demand import ask_service, running_service, service_words
+from pumice.engines.local.service.on_demand import running_service
 from pumice.store.run_errors import WrongState
 
 if TYPE_CHECKING:
@@ -32,11 +31,6 @@ async def ask_running(backend: LocalBackend, request: str) -> Any:
     return None
 
 
-async def wake_service(backend: LocalBackend) -> None:
-    """Make the service check the queue; start it if it is not running. Raises ConnectionFailed."""
-    await ask_service(backend.store.state, backend.environ, "wake")
-
-
 async def stop_service(backend: LocalBackend) -> bool:
     """End the service; runs continue. False if it is not running."""
     state, deadline = backend.store.state, time.monotonic() + PATIENCE
@@ -46,10 +40,6 @@ async def stop_service(backend: LocalBackend) -> bool:
         await ask_running(backend, RETIRE)
         await asyncio.sleep(_POLL)
     return was_running
-
-
-def service_command(backend: LocalBackend) -> str:
-    return shlex.join(service_words(backend.store.state))
 
 
 async def shut_down(backend: LocalBackend) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from pumice.client.local.usage import newest_samples
+from pumice.client.local.connections import newest_samples
 from pumice.store.sample_file import Sample
 
 START = dt.datetime(2026, 9, 18, tzinfo=dt.UTC)
