@@ -19,26 +19,19 @@ from pumice.store.journal import Entry
 
 def attempts(history: RunHistory) -> list[Attempt]:
     """Return the attempts of a run, oldest first."""
-    items = history.attempts or [AttemptTimes(1, history.record.created, history.status.finished)]
-    return [_attempt(history, each) for each in items]
-
-
-def _attempt(history: RunHistory, times: AttemptTimes) -> Attempt:
-    acted, verdict = times.acted, history.verdict(times.number)
-    begin, end = history.span(times)
-    attempt = Attempt(
-        number=times.number,
-        begin=begin,
-        end=end,
-        policy="" if acted is None else f"{acted.event}: {acted.action}",
-    )
-    first = None if verdict is None else verdict.first
-    if first is None:
-        return attempt
-    failure = f"{first.pod}: {first.how}"
-    return msgspec.structs.replace(
-        attempt, pod=first.pod, first_failure=failure, code=first.code, signal=first.signal, line=first.line
-    )
+    found = []
+    for times in history.attempts or [AttemptTimes(1, history.record.created, history.status.finished)]:
+        begin, end = history.span(times)
+        policy = "" if times.acted is None else f"{times.acted.event}: {times.acted.action}"
+        verdict = history.verdict(times.number)
+        first = None if verdict is None else verdict.first
+        attempt = Attempt(number=times.number, begin=begin, end=end, policy=policy)
+        if first is not None:
+            how, line = f"{first.pod}: {first.how}", first.line
+            more = {"pod": first.pod, "first_failure": how, "code": first.code, "signal": first.signal, "line": line}
+            attempt = msgspec.structs.replace(attempt, **more)
+        found.append(attempt)
+    return found
 
 
 def pods(history: RunHistory) -> list[PodStatus]:

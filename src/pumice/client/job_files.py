@@ -16,6 +16,7 @@ from pumice.client.reports import Report, in_order
 from pumice.model.findings import METADATA, ROOT, Finding, warning
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once, claims
+from pumice.model.problem import Problem
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND, VOLCANO, GangProvider
@@ -49,7 +50,11 @@ class JobFile(Struct):
 
     @property
     def is_good(self) -> bool:
-        return not any(report.is_error for report in self.reports)
+        return not self.problems
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [report.problem for report in self.reports if report.is_error]
 
 
 def load(file: str, context: Context) -> JobFile:
@@ -117,21 +122,19 @@ def _add_document(document: Document, loaded: JobFile, context: Context) -> Iter
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if (api_version, kind) == (GROUP_VERSION, KIND):
         admitted = admit(value, context)
-        is_duplicate = any(_same_key(other.admitted.job, admitted.job) for other in loaded.jobs)
+        is_duplicate = (key := _key(admitted.job)) in [_key(other.admitted.job) for other in loaded.jobs]
         loaded.jobs.append(JobDocument(document, admitted))
         duplicate = Finding(METADATA / "name", "another job in this file has this name", admitted.job.name)
-        return [*admitted.findings, *([duplicate] if is_duplicate else [])]
+        return [*admitted.findings, *([duplicate] if key is not None and is_duplicate else [])]
     if api_version == "v1" and kind in EXTRA_KINDS:
         loaded.extra_objects.append(document)
         return check_extra_object(value, context.kubernetes)
     return _check_other(value)
 
 
-def _same_key(one: Job, other: Job) -> bool:
-    """Whether both have the same namespace and name; names that the API server generates never collide."""
-    if not one.name or is_generated(one.metadata) or is_generated(other.metadata):
-        return False
-    return (one.namespace or "default", one.name) == (other.namespace or "default", other.name)
+def _key(job: Job) -> tuple[str, str] | None:
+    """Return namespace and name; None for a name that the API server generates, which never collides."""
+    return (job.namespace or "default", job.name) if job.name and not is_generated(job.metadata) else None
 
 
 def _check_other(value: dict[str, Any]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
 from pumice.client.job_files import NO_JOB, JobFile
 from pumice.client.reports import Report
-from pumice.model.findings import Finding, InvalidJob
+from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.runtime.offline_context import offline_context
@@ -47,7 +47,8 @@ def load_all(file: str | os.PathLike[str]) -> list[Job]:
     """Return the Jobs of a file, at least one. Raises InvalidJob with all findings."""
     found = job_files.load(os.fspath(file), offline_context())
     if not found.is_good:
-        raise _invalid(found)
+        findings = [finding for each in found.jobs for finding in each.admitted.findings]
+        raise InvalidJob(findings, found.problems)
     if not found.jobs:
         raise InvalidJob([], [Problem(NO_JOB, "", Position(os.fspath(file)))])
     return [_with_origin(each, found) for each in found.jobs]
@@ -92,7 +93,7 @@ def _admitted(job: Job) -> Origin:
     found = admit(_content(job), offline_context())
     if not found.is_good:
         raise InvalidJob(found.findings)
-    return Origin(found, JobSource(), content=content, warnings=[_warning(each) for each in found.findings])
+    return Origin(found, JobSource(), content=content, warnings=[Report.at(each) for each in found.findings])
 
 
 def _content(job: Job) -> dict[str, Any]:
@@ -104,12 +105,3 @@ def _content(job: Job) -> dict[str, Any]:
             [], [Problem(f"{job.name}: {error}", "a Job has what YAML has: texts, numbers, ...")]
         ) from error
     return content
-
-
-def _warning(found: Finding) -> Report:
-    return Report(found.severity, "", 0, 0, str(found.path), found.value, found.message, found.hint)
-
-
-def _invalid(found: JobFile) -> InvalidJob:
-    findings = [finding for each in found.jobs for finding in each.admitted.findings]
-    return InvalidJob(findings, [report.problem for report in found.reports if report.is_error])

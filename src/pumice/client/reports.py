@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pumice.model.findings import ABSENT, Finding, Severity
 from pumice.model.problem import Position, Problem
@@ -30,18 +31,13 @@ class Report(Struct, frozen=True):
     hint: str
 
     @classmethod
+    def at(cls, finding: Finding, file: str = "", line: int = 0, column: int = 0) -> Report:
+        what = finding.message, finding.hint
+        return cls(finding.severity, file, line, column, str(finding.path), finding.value, *what)
+
+    @classmethod
     def of_finding(cls, finding: Finding, document: Document) -> Report:
-        line, column = document.position(finding.path)
-        return cls(
-            finding.severity,
-            document.file,
-            line,
-            column,
-            str(finding.path),
-            finding.value,
-            finding.message,
-            finding.hint,
-        )
+        return cls.at(finding, document.file, *document.position(finding.path))
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Report:
@@ -59,29 +55,27 @@ class Report(Struct, frozen=True):
         position = f"{bold(position)}: " if position else ""
         kind = "" if self.is_error else warning("warning: ")
         path = f"{printable(self.path)}: " if self.path else ""
-        value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
         hint = f"\n  hint: {printable(self.hint)}" if self.hint else ""
-        return f"{position}{kind}{path}{value}{printable(self.message)}{hint}"
+        return f"{position}{kind}{path}{self._shown}{printable(self.message)}{hint}"
+
+    @property
+    def _shown(self) -> str:
+        if self.value is ABSENT:
+            return ""
+        value = self.value if isinstance(self.value, str) else _dumps(self.value)
+        text = printable(value) or '""'
+        return f"{text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}: "
 
     def json(self) -> str:
-        fields = {
-            "severity": self.severity.value,
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "path": self.path,
-            "value": None if self.value is ABSENT else _bounded(self.value),
-            "message": self.message,
-            "hint": self.hint,
-        }
+        value = None if self.value is ABSENT else _bounded(self.value)
+        fields = {**asdict(self), "severity": self.severity.value, "value": value}
         return _dumps(fields)
 
     @property
     def problem(self) -> Problem:
         """The same without colour, for an exception."""
         numbers = (self.line, 0 if self.path else self.column)
-        value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
-        message = f"{f'{self.path}: ' if self.path else ''}{value}{self.message}"
+        message = f"{f'{self.path}: ' if self.path else ''}{self._shown}{self.message}"
         return Problem(message, self.hint, Position(self.file, *numbers), fatal=self.is_error)
 
 
@@ -101,12 +95,6 @@ def _dumps(value: object, *, ascii_only: bool = False) -> str:
     import json  # noqa: PLC0415 - takes a hundredth of `pumice validate`, which seldom has something to say
 
     return json.dumps(value, ensure_ascii=ascii_only, default=str)
-
-
-def _shown(value: object) -> str:
-    text = printable(value if isinstance(value, str) else _dumps(value))
-    text = text or '""'
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
 
 
 def _bounded(value: object) -> object:

@@ -50,7 +50,7 @@ def documents_of(file: str, namespace: str) -> list[Manifest]:
     """Return the ConfigMaps, Secrets and claims of a file that a job of the namespace sees. Raises InvalidJob."""
     found = job_files.load(file, offline_context())
     if not found.is_good:
-        raise InvalidJob([], [report.problem for report in found.reports if report.is_error])
+        raise InvalidJob([], found.problems)
     if found.jobs:
         line = found.jobs[0].document.line
         message = "with_ accepts ConfigMaps, Secrets and claims, not a Job"

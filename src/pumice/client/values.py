@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.diagnosis.code_change import CodeChange
+from pumice.diagnosis.code_change import CodeChange, code_change_text
 from pumice.diagnosis.hang import Hang
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.verdict import Verdict
@@ -27,6 +27,9 @@ _LONGEST_ARGS: Final = 60  # beside other words
 # What `wait` waits for, besides an outcome or a phase.
 FINISHED: Final = "finished"
 RUNNING: Final = "running"
+# The fields of Status that are those of a record, and of its status.
+_OF_RECORD: Final = ("name", "number", "uid", "namespace", "note", "created", "priority", "mode", "host", "file")
+_OF_STATUS: Final = ("outcome", "phase", "attempt", "started", "finished", "ran", "exit_code")
 _GOALS: Final = (FINISHED, *dict.fromkeys((*map(str, Outcome), *map(str, Phase))))
 
 
@@ -231,31 +234,9 @@ class Event(_Value, frozen=True):
 
 def status_of(record: RunRecord, status: RunStatus, **more: Any) -> Status:
     """Return a run at one moment: the fields that follow from its record and its status, and more."""
-    outcome = status.outcome
-    return Status(
-        run=record.ref,
-        name=record.name,
-        number=record.number,
-        uid=record.uid,
-        namespace=record.namespace,
-        outcome=outcome,
-        phase=status.phase,
-        attempt=status.attempt,
-        note=record.note,
-        args=tuple(record.args),
-        created=record.created,
-        started=status.started,
-        finished=status.finished,
-        ran=status.ran,
-        exit_code=status.exit_code,
-        priority=record.priority,
-        mode=record.mode,
-        host=record.host,
-        file=record.file,
-        stopped=outcome in (Outcome.STOPPED, Outcome.SUSPENDED),
-        verdict=verdict_of(status),
-        **more,
-    )
+    kept = {name: getattr(record, name) for name in _OF_RECORD} | {name: getattr(status, name) for name in _OF_STATUS}
+    stopped = status.outcome in (Outcome.STOPPED, Outcome.SUSPENDED)
+    return Status(run=record.ref, args=tuple(record.args), stopped=stopped, verdict=verdict_of(status), **kept, **more)
 
 
 def result_of(status: Status) -> Result:
@@ -269,6 +250,16 @@ def check_goal(goal: str, option: str) -> None:
     if goal.lower() not in map(str.lower, _GOALS):
         hint = f"{did_you_mean(goal, _GOALS)} it is one of {', '.join(_GOALS)}".lstrip()
         raise InvalidOption(f"{goal}: unknown", hint, Position(option))
+
+
+def changed_code(status: Status) -> str:
+    """Return with which other files than were submitted its newest attempt began."""
+    return "" if status.code_change is None else code_change_text(status.code_change)
+
+
+def pods_done(status: Status) -> str:
+    """Return the pods that run, or of a run that has finished those that succeeded: `2/3`."""
+    return f"{status.pods.succeeded if status.is_finished else status.pods.running}/{status.pods.total}"
 
 
 def requested(found: Status, holds: Mapping[str, Quantity] | None = None) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, print_data, run_command
 from pumice.client.backend import Backend, Selection
 from pumice.client.history_values import attempts
+from pumice.client.values import changed_code
 from pumice.client.view.output import table
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import hang_text
@@ -80,8 +81,7 @@ async def _runs(backend: Backend, args: argparse.Namespace) -> int:
     now = backend.now()
     rows = [("RUN", "STATUS", "TRY", "TOOK", "AGE", "NOTE")]
     for each in found:
-        code = code_change_text(each.code_change) if each.code_change is not None else ""
-        note = " · ".join(filter(None, (each.identity, code, each.message)))
+        note = " · ".join(filter(None, (each.identity, changed_code(each), each.message)))
         took = _took(each.seconds_active(now))
         rows.append(
             (each.run, each.outcome, str(each.attempt), took, age_text((now - each.created).total_seconds()), note)

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from pumice.cli.runs.arguments import add_namespace, add_output, print_data, print_lines, run_command
 from pumice.client.backend import Backend, Listing, Selection
-from pumice.client.values import Status, requested
+from pumice.client.values import Status, changed_code, pods_done, requested
 from pumice.client.view.output import columns, table
 from pumice.client.view.terminal import write_own
-from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import hang_note
 from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
@@ -104,13 +103,13 @@ def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
         more = _wide(each, found.amounts.get(each.uid)) if wide else ()
         more = (each.queue or "-", *more) if has_queues else more
         attempts = f"{each.attempt}/{each.max_attempts}" if each.max_attempts else str(each.attempt)
-        pods = f"{each.pods.succeeded if each.is_finished else each.pods.running}/{each.pods.total}"
         word = each.outcome if each.readable else "?"
         silent = hang_note(each.hang.at(now)) if each.hang is not None else ""
         # The runs of a sweep wait for the same reason: their notes tell them apart.
-        code = code_change_text(each.code_change) if each.code_change is not None else ""
-        note = " · ".join(filter(None, (each.identity, silent, code, each.message)))
-        rows.append((each.run, word, pods, attempts, age_text((now - each.created).total_seconds()), *more, note))
+        note = " · ".join(filter(None, (each.identity, silent, changed_code(each), each.message)))
+        rows.append(
+            (each.run, word, pods_done(each), attempts, age_text((now - each.created).total_seconds()), *more, note)
+        )
     width = columns(sys.stdout)
     return [line if width is None else line[:width] for line in table(rows)]
 

@@ -9,8 +9,9 @@ import io
 import re
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from pumice.store.code.run_code import FILE as CODE
 from pumice.store.code.snapshots import SNAPSHOT, SNAPSHOT_LIST
@@ -21,31 +22,26 @@ from pumice.store.journal import RESERVE
 from pumice.store.redaction import redacted_line
 from pumice.store.run_names import run_ref
 
-Rename: TypeAlias = Callable[[bytes], bytes]
 _LOGS: Final = frozenset({".log", ".idx"})
 _LEFT_OUT: Final = frozenset({OWNER_LOCK, RESERVE, SUPERVISOR_LOG, SNAPSHOT_LIST, CODE})
 
 
 def export(run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:
     """Write the archive, a gzipped tar with one directory. Raises OSError."""
-    top, rename = f"{run.record.name}-{run.record.number}", _as_opened(run)
+    top = f"{run.record.name}-{run.record.number}"
+    # Commands of its verdict name the run as it is called where its archive is opened.
+    own, opened = (run_ref(run.record.name, run.record.number, opened=each) for each in (False, True))
+    command = re.compile(rf"(pumice logs ){re.escape(own)}(?=[/ ])".encode())
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
         for path in sorted(run.directory.rglob("*")):
             relative = path.relative_to(run.directory)
             if relative.parts[0] in (KEPT, SCRATCH, SNAPSHOT) or path.name in _LEFT_OUT or path.is_symlink():
                 continue
             if path.is_file() and (logs or path.suffix not in _LOGS):
-                _add(archive, path, f"{top}/{relative}", rename)
+                _add(archive, path, f"{top}/{relative}", partial(command.sub, rb"\1" + opened.encode()))
 
 
-def _as_opened(run: StoredRun) -> Rename:
-    """Return what makes commands of its verdict name the run as it is called where its archive is opened."""
-    own, opened = (run_ref(run.record.name, run.record.number, opened=each) for each in (False, True))
-    looks = re.compile(rf"(pumice logs ){re.escape(own)}(?=[/ ])".encode())
-    return lambda content: looks.sub(rb"\1" + opened.encode(), content)
-
-
-def _add(archive: tarfile.TarFile, path: Path, name: str, rename: Rename) -> None:
+def _add(archive: tarfile.TarFile, path: Path, name: str, rename: Callable[[bytes], bytes]) -> None:
     try:
         content, modified = path.read_bytes(), int(path.stat().st_mtime)
     except FileNotFoundError:

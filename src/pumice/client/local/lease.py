@@ -75,7 +75,9 @@ class LocalLease:
         if process is None:
             process = await asyncio.to_thread(spawned_supervisor, self._backend.environ)
         _HELD.add(process.lease)
-        connection = self._connection = Connection(process.lease, _process_ended)
+        connection = self._connection = Connection(
+            process.lease, lambda: RunLostError("the process of the run has ended")
+        )
         recording: asyncio.Task[None] | None = None
         try:
             await _greet(connection)
@@ -241,10 +243,6 @@ def close_killed(backend: LocalBackend, directory: str) -> str:
         time.sleep(_CLOSED / 100)
         settle_lost_runs(backend.store)
     return status.text if status.outcome is Outcome.STOPPED else ""
-
-
-def _process_ended() -> RunLostError:
-    return RunLostError("the process of the run has ended")
 
 
 async def _greet(connection: Connection) -> None:

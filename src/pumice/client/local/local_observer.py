@@ -83,7 +83,9 @@ class LocalObserver:
 
     def _observe(self, ref: RunRef, whole: bool) -> Observed:  # noqa: FBT001 - as `to_thread` passes it
         run = self.reader.stored(ref)
-        written = _status(run)
+        written: RunStatus | None = None
+        with suppress(OSError, msgspec.DecodeError, ValueError):
+            written = read_status(run.directory)
         # Those of runs that have ended are not kept for a list, which shows hundreds of them.
         history = self._history(run, keep=whole or written is None or written.finished is None)
         status = written or history.status
@@ -126,13 +128,11 @@ class LocalObserver:
         return log
 
     async def newest_line(self, run: RunRef) -> LogBatch | None:
-        return await beside_loop(self._newest_line, run)
+        def read() -> LogBatch | None:
+            found = [part[-1] for part in RunLogs(self.reader.stored(run), LogSelection(tail=1)).read()]
+            return found[-1] if found else None
 
-    def _newest_line(self, ref: RunRef) -> LogBatch | None:
-        found: LogBatch | None = None
-        for batches in RunLogs(self.reader.stored(ref), LogSelection(tail=1)).read():
-            found = batches[-1]
-        return found
+        return await beside_loop(read)
 
     async def waiting(self, run: Observed, *, whole: bool = True) -> WaitingRun | None:
         del whole
@@ -173,13 +173,6 @@ class LocalSamples(Struct, frozen=True):
 
 def _is_over(status: RunStatus, state: Liveness) -> bool:
     return status.phase == Phase.ABORTED or state in (Liveness.OVER, Liveness.LOST)
-
-
-def _status(run: StoredRun) -> RunStatus | None:
-    """Return the status that was written; None if it cannot be read."""
-    with suppress(OSError, msgspec.DecodeError, ValueError):
-        return read_status(run.directory)
-    return None
 
 
 def _manifest(directory: Path, pod: str, attempt: int) -> Manifest | None:

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from pumice.client.local.liveness import is_lost
 from pumice.client.local.run_reader import RunReader
-from pumice.client.values import verdict_of
-from pumice.diagnosis.code_change import code_change_text
+from pumice.client.values import changed_code, verdict_of
 from pumice.diagnosis.hang import PY_SPY, hang_lines
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.pod_reasons import dependency, last_lines
@@ -27,8 +26,7 @@ def why(reader: RunReader, run: StoredRun, pod: str = "") -> Why:
     if pod:
         return why_pod(run, pod)
     reason, status = why_run(reader.store, run, reader.now()), reader.summary(run)
-    changed = code_change_text(status.code_change) if status.code_change is not None else ""
-    message = "\n".join(filter(None, (sentence(reason), changed)))
+    message = "\n".join(filter(None, (sentence(reason), changed_code(status))))
     return replace(reason, outcome=status.outcome, message=message)
 
 

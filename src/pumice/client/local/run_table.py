@@ -68,7 +68,12 @@ class RunTable:
 
     def _update(self, directory: str, known: ListedRun) -> None:
         """List a run, with its status as it is now."""
-        changed = _version(f"{directory}/{STATUS}")
+        try:
+            found = os.stat(f"{directory}/{STATUS}")  # noqa: PTH116 - as below
+            # The file is replaced when it changes, perhaps twice within a tick of its clock.
+            changed = found.st_mtime_ns << 64 | found.st_ino
+        except OSError:
+            changed = 0
         if changed != known.version:
             status = _status(directory, None if known.damaged else self.reader.store)
             # If nothing says that it waits or runs, it does not.
@@ -110,15 +115,6 @@ def _words(run: StoredRun) -> str:
     words += [str(task.get("name", "")) for task in tasks if isinstance(task, dict)]
     words += map(str, plugins) if isinstance(plugins, dict) else []
     return " ".join(words).lower()
-
-
-def _version(path: str) -> int:
-    """Return a number for a file that is replaced when it changes, perhaps twice within a tick of its clock."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - as below
-    except OSError:
-        return 0
-    return found.st_mtime_ns << 64 | found.st_ino
 
 
 def _modified_at(path: str) -> int:

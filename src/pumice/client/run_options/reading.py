@@ -168,13 +168,4 @@ def _report(finding: Finding, source: JobSource) -> Report:
         lines = source.text.splitlines()
         same = (number for number in range(line - source.first, len(lines)) if finding.value in lines[number])
         line = source.first + next(same, line - source.first)
-    return Report(
-        severity=finding.severity,
-        file=source.file,
-        line=line,
-        column=0,
-        path=str(finding.path),
-        value=finding.value,
-        message=finding.message,
-        hint=finding.hint,
-    )
+    return Report.at(finding, source.file, line)

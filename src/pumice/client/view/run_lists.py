@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from pumice.client.values import PodStatus, Status
+from pumice.client.values import PodStatus, Status, changed_code, pods_done
 from pumice.client.view.notebook import POD_COLUMNS, pod_row, pods_html
 from pumice.client.view.output import table as text_table
-from pumice.diagnosis.code_change import code_change_text
 from pumice.model.display.notebook_html import division, table
 
 _COLUMNS: Final = ("run", "status", "pods", "attempt", "submitted", "note")
@@ -57,12 +56,10 @@ def statuses_of(runs: Sequence[Any]) -> Sequence[Status]:
 
 
 def _row(status: Status) -> tuple[str, ...]:
-    done = status.pods.succeeded if status.is_finished else status.pods.running
     attempts = f"{status.attempt} of {status.max_attempts}" if status.max_attempts else str(status.attempt)
-    code = code_change_text(status.code_change) if status.code_change is not None else ""
-    note = " · ".join(filter(None, (status.identity, code, status.message)))
+    note = " · ".join(filter(None, (status.identity, changed_code(status), status.message)))
     submitted = f"{status.created.astimezone():%Y-%m-%d %H:%M:%S}"
-    return status.run, str(status.outcome), f"{done}/{status.pods.total}", attempts, submitted, note
+    return status.run, str(status.outcome), pods_done(status), attempts, submitted, note
 
 
 def _text(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,20 +30,32 @@ def copy_from(run: StoredRun, source: PodPath, local: Path) -> list[Skipped]:
 
     Nothing is written elsewhere, whatever the pod sends, and whatever links it makes where it can write.
     """
-    found, pod, path, container = CopyReport(), source.pod, source.path, source.container
+    found = CopyReport()
+    with _errors_in_pod(run, source), _located(run, local) as location:
 
-    with _errors_in_pod(run, pod, path), _located(run, local) as location:
-        destination = _Target(local, location, path)
+        def receive(stream: int, entered: EnteredCommand | None = None) -> None:
+            try:
+                with os.fdopen(stream, "rb") as sent:
+                    target = location.for_copy(source.path)
+                    TreeReader(sent, target.directory, target.name, found.add).read()
+            except StreamError as error:
+                if entered is not None:
+                    # The answer of the pod, if there is one, says why the stream ended.
+                    entered.code()
+                raise ConnectionFailed(f"{source.path}: the copy ended too early: {reason_of(error)}") from error
+            except OSError as error:
+                raise _local_error(local, error) from error
+
         try:
-            entered = enter_to_copy(run, pod, container, Copy(path))
+            entered = enter_to_copy(run, source.pod, source.container, Copy(source.path))
         except (WrongState, NoSuchPod) as error:
-            _copy_kept(run, pod, path, container, error, lambda stream: _receive(stream, destination, found))
+            _copy_kept(run, source, error, receive)
             return found.skipped
         try:
             stdin, stdout, stderr = entered.take_descriptors()
             os.close(stdin)
             os.close(stderr)
-            _receive(stdout, destination, found, entered)
+            receive(stdout, entered)
             entered.code()
         finally:
             entered.close()
@@ -56,23 +67,31 @@ def copy_to(run: StoredRun, local: Path, target: PodPath) -> list[Skipped]:
 
     No other file is read, whatever links the pod makes where it can write.
     """
-    found, pod, path, container = CopyReport(), target.pod, target.path, target.container
+    found = CopyReport()
 
-    with _errors_in_pod(run, pod, path), _located(run, local) as location, _opened(local, location) as source:
-        entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
+    def read_report(descriptor: int) -> None:
+        """Read what the pod reports. It may report anything."""
+        with os.fdopen(descriptor, "rb") as lines:
+            for line in lines:
+                with suppress(ValueError, TypeError, RecursionError):
+                    path, why, error = json.loads(line)
+                    found.add(str(path), str(why), bool(error))
+
+    with _errors_in_pod(run, target), _located(run, local) as location, _opened(local, location) as source:
+        entered = enter_to_copy(run, target.pod, target.container, Copy(target.path, True, local.resolve().name))
         try:
             stdin, stdout, stderr = entered.take_descriptors()
             os.close(stdout)
-            reading = threading.Thread(target=_read_report, args=(found, stderr), daemon=True)
+            reading = threading.Thread(target=read_report, args=(stderr,), daemon=True)
             reading.start()
             # The pod may have closed its input; then its answer says why.
             with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
                 try:
                     send(f"/proc/self/fd/{source}", out)
-                except OSError as error:
-                    if not isinstance(error, BrokenPipeError):
-                        raise _local_error(local, error) from error
+                except BrokenPipeError:
                     raise
+                except OSError as error:
+                    raise _local_error(local, error) from error
             entered.code()
             reading.join()
         finally:
@@ -81,12 +100,15 @@ def copy_to(run: StoredRun, local: Path, target: PodPath) -> list[Skipped]:
 
 
 @contextmanager
-def _errors_in_pod(run: StoredRun, pod: str, path: str) -> Iterator[None]:
+def _errors_in_pod(run: StoredRun, where: PodPath) -> Iterator[None]:
     """Raises InvalidOption or Denied for what the pod cannot read or write."""
     try:
         yield
     except NotStartedError as error:
-        raise _pod_error(run, pod, path, str(error), denied=error.kind == COPY_DENIED) from error
+        parent = str(PurePosixPath(where.path).parent)
+        hint = Command("exec", run.ref, where.pod, ("ls", "-la", parent)), " shows what is there"
+        kind = Denied if error.kind == COPY_DENIED else InvalidOption
+        raise kind(f"{run.ref}/{where.pod}:{where.path}: {error}", hint) from error
 
 
 @contextmanager
@@ -118,12 +140,6 @@ def _opened(local: Path, location: Location) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _pod_error(run: StoredRun, pod: str, path: str, message: str, *, denied: bool) -> RunError:
-    parent, full = str(PurePosixPath(path).parent), f"{run.ref}/{pod}"
-    hint = Command("exec", run.ref, pod, ("ls", "-la", parent)), " shows what is there"
-    return (Denied if denied else InvalidOption)(f"{full}:{path}: {message}", hint)
-
-
 def _local_error(local: Path, error: OSError) -> RunError:
     hint = ""
     if isinstance(error, FileNotFoundError):
@@ -133,40 +149,9 @@ def _local_error(local: Path, error: OSError) -> RunError:
     return (Denied if is_denied(error) else InvalidOption)(f"{local}: {reason_of(error)}", hint)
 
 
-def _read_report(report: CopyReport, descriptor: int) -> None:
-    """Read what the pod reports. It may report anything."""
-    with os.fdopen(descriptor, "rb") as lines:
-        for line in lines:
-            with suppress(ValueError, TypeError, RecursionError):
-                path, why, error = json.loads(line)
-                report.add(str(path), str(why), bool(error))
-
-
-class _Target(NamedTuple):
-    local: Path  # as the user wrote it
-    location: Location
-    source: str  # in the pod
-
-
-def _receive(stream: int, target: _Target, found: CopyReport, entered: EnteredCommand | None = None) -> None:
-    try:
-        with os.fdopen(stream, "rb") as source:
-            location = target.location.for_copy(target.source)
-            TreeReader(source, location.directory, location.name, found.add).read()
-    except StreamError as error:
-        if entered is not None:
-            # The answer of the pod, if there is one, says why the stream ended.
-            entered.code()
-        raise ConnectionFailed(f"{target.source}: the copy ended too early: {reason_of(error)}") from error
-    except OSError as error:
-        raise _local_error(target.local, error) from error
-
-
-def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
-    run: StoredRun, pod: str, path: str, container: str, error: RunError, take: Callable[[int], None]
-) -> None:
+def _copy_kept(run: StoredRun, source: PodPath, error: RunError, take: Callable[[int], None]) -> None:
     """Copy what a pod that has ended wrote, if the run keeps it."""
-    stored = run.directory / "pods" / pod
+    pod, stored = source.pod, run.directory / "pods" / source.pod
     if not stored.is_dir():
         raise error
     if not (run.directory / KEPT).is_dir():
@@ -174,7 +159,7 @@ def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
         raise WrongState(f"{run.ref}/{pod} does not run, and its files are not kept", hint)
     newest = max(stored.glob("[0-9]*"), key=lambda each: int(each.name))
     manifest = msgspec.json.decode((newest / "pod.json").read_bytes())
-    top, rest = _kept_directory(run, manifest, pod, container, PurePosixPath("/") / path)
+    top, rest = _kept_directory(run, manifest, source)
     reader, writer = os.pipe()
     failure: list[OSError] = []
 
@@ -197,18 +182,17 @@ def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
         writing.join(1)
         if failure:
             why = os.strerror(failure[0].errno or 0).lower()
-            message = f"{run.ref}/{pod}:{path}: {why} in the files that {pod} wrote"
+            message = f"{run.ref}/{pod}:{source.path}: {why} in the files that {pod} wrote"
             raise (Denied if is_denied(failure[0]) else InvalidOption)(message) from failure[0]
         raise
 
 
-def _kept_directory(
-    run: StoredRun, manifest: dict[str, object], pod: str, container: str, path: PurePosixPath
-) -> tuple[Path, PurePosixPath]:
+def _kept_directory(run: StoredRun, manifest: dict[str, object], source: PodPath) -> tuple[Path, PurePosixPath]:
     """Return where a path of the pod is kept: the directory of a volume or of the container's layer, and the rest."""
+    pod, path = source.pod, PurePosixPath("/") / source.path
     spec: dict[str, list[dict[str, object]]] = msgspec.convert(manifest["spec"], dict)
     containers = [*(spec.get("initContainers") or []), *spec["containers"]]
-    name = container or str(spec["containers"][0]["name"])
+    name = source.container or str(spec["containers"][0]["name"])
     chosen = next((each for each in containers if each["name"] == name), None)
     if chosen is None:
         raise NoSuchPod(f"pod {pod} has no container {name}")

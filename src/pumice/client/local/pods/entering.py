@@ -84,10 +84,8 @@ async def run_command(run: StoredRun, command: Exec) -> subprocess.CompletedProc
 
 def enter(run: StoredRun, command: Exec) -> EnteredCommand:
     """Run a command in a pod; on a terminal if it has a size. Raises RunError."""
-    fields: dict[str, Any] = {"argv": list(command.argv)}
-    if command.size is not None:
-        fields |= {"size": command.size, "term": os.environ.get("TERM", "")}
-    return _enter(run, command.pod, command.container, fields)
+    on_terminal = {} if command.size is None else {"size": command.size, "term": os.environ.get("TERM", "")}
+    return _enter(run, command.pod, command.container, {"argv": list(command.argv), **on_terminal})
 
 
 def enter_to_copy(run: StoredRun, pod: str, container: str, copy: Copy) -> EnteredCommand:

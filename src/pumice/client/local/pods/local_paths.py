@@ -10,7 +10,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -79,13 +79,16 @@ def located(path: Path, writable: Iterable[Path]) -> Iterator[Location]:
     Every directory on the way is opened once, from the one before, so a link that is put into the path later has no
     effect.
     """
-    areas = {found for each in writable if (found := _identity(each)) is not None}
+    areas = set[tuple[int, int]]()  # what directories have under all their names
+    for each in writable:
+        with suppress(OSError):
+            found = each.stat()
+            areas.add((found.st_dev, found.st_ino))
     way = [_Directory.opened(None, "/", areas)]
     try:
         yield _walk(way, deque(_names(str(Path.cwd() / path))), areas)
     finally:
-        for each in way:
-            os.close(each.descriptor)
+        _leave(way, 0)
 
 
 def _walk(way: list[_Directory], names: deque[str], areas: set[tuple[int, int]]) -> Location:
@@ -101,7 +104,7 @@ def _walk(way: list[_Directory], names: deque[str], areas: set[tuple[int, int]])
             except (FileNotFoundError, NotADirectoryError):
                 if names:
                     raise
-                return here.location(name)
+                return Location(here.descriptor, name, here.path, here.is_writable)
         elif here.is_writable:
             link = f"{here.path}/{name}"
             raise LinkRefusedError(link, os.path.realpath("/".join((link, *names))))
@@ -110,7 +113,7 @@ def _walk(way: list[_Directory], names: deque[str], areas: set[tuple[int, int]])
         else:
             names.extendleft(reversed(_names(target)))
             _leave(way, 1 if target.startswith("/") else len(way))
-    return way[-1].location(".")
+    return Location(way[-1].descriptor, ".", way[-1].path, way[-1].is_writable)
 
 
 def _leave(way: list[_Directory], count: int) -> None:
@@ -131,18 +134,6 @@ class _Directory(NamedTuple):
         found = os.fstat(descriptor)
         is_writable = (parent is not None and parent.is_writable) or (found.st_dev, found.st_ino) in areas
         return cls(descriptor, f"{parent.path}/{name}" if parent else "", is_writable)
-
-    def location(self, name: str) -> Location:
-        return Location(self.descriptor, name, self.path, self.is_writable)
-
-
-def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return what a directory has under all its names; None if it is not there."""
-    try:
-        found = directory.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _names(path: str) -> list[str]:
