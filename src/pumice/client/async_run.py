@@ -157,15 +157,20 @@ class AsyncRun:
         for name, number in numbers.items():
             if not isinstance(number, int) or number < 0:
                 raise InvalidOption(f"{number!r}: must be 0 or more", "", Position(name))
+        try:
+            pattern = re.compile(grep) if grep else None
+        except re.error as error:
+            raise InvalidOption(f"{grep}: {error}", "must be a regular expression", Position("grep")) from error
+        begin = 0 if since is None else self._backend.now().timestamp() - read_time("since", since)
         selection = LogSelection(
             pods=frozenset([pod] if isinstance(pod, str) else pod),
             tasks=frozenset([task] if isinstance(task, str) else task),
             container=container,
             attempt=attempt,
             previous=previous,
-            since=self._nanoseconds(since),
+            since=int(begin * 1e9),  # in nanoseconds
             tail=tail,
-            grep=_pattern(grep),
+            grep=pattern,
         )
         batches = self._backend.logs(self._run, selection, follow=follow)
         return Batches(log_lines(each) async for each in batches)
@@ -295,11 +300,6 @@ class AsyncRun:
         """
         await self._backend.change(self._run, RemoveRun(force, delete_claims))
 
-    def _nanoseconds(self, since: float | str | dt.timedelta | None) -> int:
-        if since is None:
-            return 0
-        return int((self._backend.now().timestamp() - read_time("since", since)) * 1e9)
-
 
 class AsyncOwnedRun(AsyncRun):
     """A run that stops with its block, or with this process. `Client.start` returns it."""
@@ -359,10 +359,3 @@ def restored(address: tuple[Any, ...], run: RunRef) -> AsyncRun:
     if not backend.waits:
         complete(backend.status(run))
     return AsyncRun(backend, run)
-
-
-def _pattern(text: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(text) if text else None
-    except re.error as error:
-        raise InvalidOption(f"{text}: {error}", "must be a regular expression", Position("grep")) from error

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
 
-from pumice.model.text import literal
+from pumice.model.text import literal, plural
 from pumice.yaml.quoting import plain_or_quoted
 
 _USE: Final = '"$@"'
@@ -50,8 +50,12 @@ class JobText(Struct, frozen=True):
 def job_file(framework: str, job: NewJob) -> JobText:
     """Return a commented Job file."""
     plugin, explained, pods, ranks, tasks = _FRAMEWORKS[framework](job)
+    file, without_gpus = shlex.quote(job.file), ""
+    if job.gpus:
+        without_gpus = f" --fit    (which leaves out the {plural(job.gpus, 'GPU')} per pod where there are none)"
     head = [
-        *_first_lines(job),
+        f"# Run it on this machine: pumice run {file}{without_gpus}",
+        f"# Run it on a cluster:    kubectl apply -f {file}",
         "apiVersion: batch.volcano.sh/v1alpha1",
         "kind: Job",
         "metadata:",
@@ -74,18 +78,6 @@ def job_file(framework: str, job: NewJob) -> JobText:
     return JobText("\n".join([*head, *tasks, ""]), ranks)
 
 
-def _first_lines(job: NewJob) -> list[str]:
-    file = shlex.quote(job.file)
-    first = f"# Run it on this machine: pumice run {file}"
-    if job.gpus:
-        first += f" --fit    (which leaves out the {_counted(job.gpus, 'GPU', 'GPUs')} per pod where there are none)"
-    return [first, f"# Run it on a cluster:    kubectl apply -f {file}"]
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def _comment(text: str, indent: int) -> list[str]:
     before = f"{' ' * indent}# "
     return textwrap.wrap(
@@ -93,14 +85,7 @@ def _comment(text: str, indent: int) -> list[str]:
     )
 
 
-def _task(
-    name: str,
-    replicas: int,
-    container: list[str],
-    *,
-    about: str,
-    more: tuple[str, ...] = (),
-) -> list[str]:
+def _task(name: str, replicas: int, container: list[str], *, about: str, more: tuple[str, ...] = ()) -> list[str]:
     return [
         *_comment(about, 4),
         f"    - name: {name}",
@@ -130,15 +115,7 @@ def _command(words: list[str]) -> str:
     return f"command: {json.dumps([literal(word) for word in words], ensure_ascii=False)}"
 
 
-def _in_shell(words: list[str]) -> str:
-    return literal(shlex.join(words))
-
-
-def _shell(*lines: str) -> list[str]:
-    return _text_command("sh", lines)
-
-
-def _text_command(program: str, lines: Sequence[str]) -> list[str]:
+def _text_command(program: str, *lines: str) -> list[str]:
     """The command of a program that gets its text after -c. A word in it may have several lines."""
     every = [part for line in lines for part in line.split("\n")]
     return ["command:", f"  - {program}", "  - -c", "  - |", *(f"    {line}" for line in every)]
@@ -153,20 +130,12 @@ def _resources(job: NewJob) -> list[str]:
     ]
 
 
-def _local_rank(job: NewJob, *, first: bool) -> list[str]:
-    """The variable for a script that reads it, where a pod is one process; torchrun sets it for its own processes."""
-    if not job.reads_local_rank or job.gpus > 1:
-        return []
-    about = f"{job.script} reads LOCAL_RANK, which torchrun sets and plugins do not: a pod is one process, number 0."
-    return [*(_comment(about, 0) if first else []), "env:", '  - {name: LOCAL_RANK, value: "0"}']
-
-
 _Parts = tuple[str, str, int, str, list[str]]  # the plugin, what it is for, the number of pods, the ranks, the tasks
 
 
 def _ranks(job: NewJob, where: str, *, in_pod: int = 1) -> str:
     each = f"{in_pod} in each pod of " if in_pod > 1 else ""
-    return f"{_counted(job.workers * in_pod, 'rank', 'ranks')}: {each}{where}"
+    return f"{plural(job.workers * in_pod, 'rank')}: {each}{where}"
 
 
 def _torch(job: NewJob) -> _Parts:
@@ -181,8 +150,11 @@ def _torch(job: NewJob) -> _Parts:
         explained += f" torch.distributed.run starts a process per GPU, {job.gpus} in each pod."
 
     def container(*, first: bool) -> list[str]:
-        environment = _local_rank(job, first=first)
-        return [*_image(job, image, has="PyTorch", first=first), _command(words), *environment, *_resources(job)]
+        lines = [*_image(job, image, has="PyTorch", first=first), _command(words)]
+        if job.reads_local_rank and job.gpus <= 1:  # torchrun sets it for its own processes
+            why = "reads LOCAL_RANK, which torchrun sets and plugins do not: a pod is one process, number 0."
+            lines += [*(_comment(f"{job.script} {why}", 0) if first else []), "env:", '  - {name: LOCAL_RANK, value: "0"}']
+        return [*lines, *_resources(job)]
 
     others = job.workers - 1
     about = "Rank 1." if others == 1 else f"Ranks 1 to {others}."
@@ -201,7 +173,7 @@ def _tensorflow(job: NewJob) -> _Parts:
         "cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()",
         'tf.distribute.Server(cluster, job_name="ps", task_index=0).join()',
     )
-    server = [f"image: {image.removesuffix('-gpu')}", *_text_command("python3", code)]
+    server = [f"image: {image.removesuffix('-gpu')}", *_text_command("python3", *code)]
     explained = "Sets TF_CONFIG, which the strategies of TensorFlow read: the addresses of all workers, and of the ps."
     tasks = [
         *_task("worker", job.workers, container, about="When the workers are done, the job is.", more=_COMPLETES),
@@ -216,13 +188,13 @@ def _mpi(job: NewJob) -> _Parts:
     image = "mpioperator/openmpi:v0.6.0"
     workers = [
         *_image(job, image, has="Open MPI and sshd; add Python, if you need it"),
-        *_shell("mkdir -p /run/sshd", "exec /usr/sbin/sshd -D"),
+        *_text_command("sh", "mkdir -p /run/sshd", "exec /usr/sbin/sshd -D"),
         "readinessProbe: {tcpSocket: {port: 22}, periodSeconds: 1}",
         *_resources(job),
     ]
     mpiexec = "exec mpiexec --allow-run-as-root --hostfile /etc/volcano/mpi.hostfile -x PATH \\"
-    master = [f"image: {image}", *_shell(mpiexec, f"  {_in_shell(job.command)} {_USE}")]
-    slots = _counted(max(job.gpus, 1), "process", "processes")
+    master = [f"image: {image}", *_text_command("sh", mpiexec, f"  {literal(shlex.join(job.command))} {_USE}")]
+    slots = f"{job.gpus} processes" if job.gpus > 1 else "1 process"
     tasks = [
         *_task("worker", job.workers, workers, about="The processes of the program, which mpiexec starts by ssh."),
         *_task(
@@ -252,9 +224,10 @@ def _ray(job: NewJob) -> _Parts:
         f"image: {image}",
         "env:",
         "  - {name: RAY_ADDRESS, value: auto}  # ray.init() joins the cluster, and starts none of its own",
-        *_shell(
+        *_text_command(
+            "sh",
             'ray start --num-cpus=0 --address="$(cat /etc/volcano/head.host):6379" &&',
-            f"  exec {_in_shell(job.command)} {_USE}",
+            f"  exec {literal(shlex.join(job.command))} {_USE}",
         ),
     ]
     after_head, others = _depends_on("head"), job.workers - 1

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -92,16 +93,12 @@ def _refuse_missing(path: Path, file: str) -> None:
     if similar := next((each for each in others if each.is_file()), None):
         raise _refused(file, "no such file", f"did you mean {similar}?")
     if path.suffix in STARTED_BY:
-        raise _refused(file, "no such file", _nearest(path) or "name a script, such as train.py, or a Job file")
-
-
-def _nearest(path: Path) -> str:
-    try:
-        names = [each.name for each in path.parent.iterdir() if each.suffix in (*STARTED_BY, *JOB_SUFFIXES)]
-    except OSError:
-        return ""
-    other = nearest(path.name, names)
-    return "" if other is None else f"did you mean {path.with_name(other)}?"
+        names: list[str] = []
+        with suppress(OSError):
+            names += [each.name for each in path.parent.iterdir() if each.suffix in (*STARTED_BY, *JOB_SUFFIXES)]
+        other = nearest(path.name, names)
+        hint = f"did you mean {path.with_name(other)}?" if other else "name a script, such as train.py, or a Job file"
+        raise _refused(file, "no such file", hint)
 
 
 def _refused(file: str, message: str, hint: str) -> InvalidOption:
@@ -146,10 +143,9 @@ def script_job(script: str, options: ScriptOptions, args: tuple[str, ...] = (), 
     framework, why = (options.framework, "") if options.framework else guess(Path(path))
     if why.startswith(";") and not options.workers:
         why += ", --workers the number of ranks"
-    serves = _COLLECTIVE not in _text(Path(path))
-    new = NewJob(
-        name, path, workers, gpus, file or f"{name}.yaml", args, serves, reads_local_rank=reads_local_rank(Path(path))
-    )
+    text = _text(Path(path))
+    serves, reads_rank = _COLLECTIVE not in text, _LOCAL_RANK.search(text) is not None
+    new = NewJob(name, path, workers, gpus, file or f"{name}.yaml", args, serves, reads_rank)
     written = job_file(framework, new)
     return ScriptJob(name, written.text, written.ranks, framework, why)
 
@@ -160,11 +156,6 @@ def job_name(script: str) -> str:
     if not name[:1].isalpha():
         name = f"job-{name}"
     return name[:_LONGEST_NAME].strip("-")
-
-
-def reads_local_rank(script: Path) -> bool:
-    """Whether a Python script reads the variable LOCAL_RANK, which torchrun sets and no plugin."""
-    return _LOCAL_RANK.search(_text(script)) is not None
 
 
 def _text(script: Path) -> str:

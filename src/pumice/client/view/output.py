@@ -55,7 +55,9 @@ def table(rows: Sequence[tuple[str, ...]], indent: str = "", width: int | None =
     rows = [tuple(map(escaped, row)) for row in rows]
     cells_of = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in cells_of]
-    if width is not None and rows and not _has_room(cells_of[-1], width - _start(indent, widths)):
+    # The last cell of a row begins after the others, each with two spaces.
+    start = len(indent) + sum(widths[:-1]) + 2 * (len(widths) - 1)
+    if width is not None and rows and not _has_room(cells_of[-1], width - start):
         most = width // 3 + 2
         widths = [max((len(cell) for cell in column if len(cell) <= most), default=0) for column in cells_of]
     lines = []
@@ -65,11 +67,6 @@ def table(rows: Sequence[tuple[str, ...]], indent: str = "", width: int | None =
         aligned = width is not None and _has_room(row[-1:], width - len(before))
         lines += broken(line, width, len(before) if aligned else None)
     return lines
-
-
-def _start(indent: str, widths: Sequence[int]) -> int:
-    """The column in which the last cell of a row begins."""
-    return len(indent) + sum(widths[:-1]) + 2 * (len(widths) - 1)
 
 
 def _has_room(cells: Sequence[str], width: int) -> bool:

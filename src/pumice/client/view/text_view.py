@@ -21,7 +21,6 @@ from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.verdict_lines import COPIED_ROWS, heading_text, row_line, verdict_rows
 from pumice.diagnosis.why import hint_text
 from pumice.model.job import Job
-from pumice.model.snapshot import ObservedPod
 from pumice.model.text import escaped, plural
 from pumice.model.units import elapsed_text
 from pumice.model.vocabulary import COMMAND, Action, Phase
@@ -98,7 +97,9 @@ class TextView(Struct):
             case PodChanged(pod, _, follows):
                 self._states.record(pod)
                 if follows:
-                    self._show_failure(pod, follows)
+                    how = escaped(one_line(how_it_failed(pod, self._prefix.unnamed.get(pod.task, ""))))
+                    failed = self._style.error(f"{pod.short_name} failed:")
+                    self._print(f"{self._elapsed():<5} {failed} {how}; {follows}")
                 self._show_completeness()
             case PodKilled(pod_name, flag):
                 self._print(f"{self._elapsed():<5} {pod_name} killed by {flag}")
@@ -152,11 +153,10 @@ class TextView(Struct):
     def _show_plan(self, job: Job, images: str) -> None:
         self._states.resize(job)
         self._prefix = LogPrefix.of(job)
-        total = job.total_replicas
         tasks = ", ".join(f"{task.name} {task.replicas}" for task in job.spec.tasks)
         plugins = f"   plugins {', '.join(job.spec.plugins)}" if job.spec.plugins else ""
         gang = f"   gang {job.spec.min_available}"
-        self._print(f"{job.name}  {plural(total, 'pod')}: {tasks}{gang}{plugins}   images: {images}")
+        self._print(f"{job.name}  {plural(job.total_replicas, 'pod')}: {tasks}{gang}{plugins}   images: {images}")
 
     def _show_logs(self, lines: Sequence[LogLine]) -> None:
         ended = []
@@ -225,11 +225,6 @@ class TextView(Struct):
         others = completed.job.total_replicas - status.succeeded - status.failed
         by = f" by {Action.COMPLETE_JOB}" if self._last_action == Action.COMPLETE_JOB else ""
         return f"{status.succeeded} succeeded{failed}" + (f", {others} ended{by}" if others > 0 else "")
-
-    def _show_failure(self, pod: ObservedPod, follows: str) -> None:
-        how = escaped(one_line(how_it_failed(pod, self._prefix.unnamed.get(pod.task, ""))))
-        failed = self._style.error(f"{pod.short_name} failed:")
-        self._print(f"{self._elapsed():<5} {failed} {how}; {follows}")
 
     def _show_completeness(self) -> None:
         if self._phase == Phase.RUNNING and not self._complete and self._states.running == self._states.total:
