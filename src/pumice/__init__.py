@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pumice.client.async_run import AsyncRun as AsyncRun
     from pumice.client.builders import job as job
     from pumice.client.builders import task as task
-    from pumice.client.errors import RunFailed as RunFailed
     from pumice.client.loading import load as load
     from pumice.client.loading import load_all as load_all
     from pumice.client.sync_client import Client as Client
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from pumice.client.values import LogLine as LogLine
     from pumice.client.values import PodStatus as PodStatus
     from pumice.client.values import Result as Result
+    from pumice.client.values import RunFailed as RunFailed
     from pumice.client.values import Status as Status
     from pumice.diagnosis.outcome import Outcome as Outcome
     from pumice.diagnosis.verdict import Verdict as Verdict
@@ -103,7 +103,7 @@ _HOMES = {
     "PumiceError": "pumice.model.pumice_error",
     "Result": "pumice.client.values",
     "Run": "pumice.client.sync_client",
-    "RunFailed": "pumice.client.errors",
+    "RunFailed": "pumice.client.values",
     "Shortage": "pumice.diagnosis.why",
     "Slot": "pumice.model.slot",
     "Status": "pumice.client.values",

@@ -31,9 +31,8 @@ from pumice.client.backend import (
 )
 from pumice.client.backends import open_backend
 from pumice.client.builders import words
-from pumice.client.errors import RunFailed
+from pumice.client.history_values import log_lines
 from pumice.client.lease import Lease
-from pumice.client.log_lines import log_lines
 from pumice.client.loop_thread import Batches, private_loop
 from pumice.client.pod_access import LocalPort, PodPath, PodPort
 from pumice.client.requests import documents_of
@@ -46,6 +45,7 @@ from pumice.client.values import (
     LogLine,
     PodStatus,
     Result,
+    RunFailed,
     Status,
     check_goal,
     result_of,

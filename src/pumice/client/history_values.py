@@ -1,13 +1,15 @@
-"""What a client learns about what happened in a run: its events, its attempts and its pods."""
+"""What a client learns about what happened in a run: its events, attempts, pods and log lines."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import datetime as dt
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from pumice.client.backend import Backend, RunRef
-from pumice.client.values import Attempt, Event, PodStatus
+from pumice.client.values import Attempt, Event, LogLine, PodStatus
 from pumice.diagnosis.pod_ends import one_line
 from pumice.model.slot import slots
 from pumice.store.event_json import JsonView
@@ -15,6 +17,9 @@ from pumice.store.events import RunEvent
 from pumice.store.history.pod_life import PodLife
 from pumice.store.history.run_history import AttemptTimes, RunHistory
 from pumice.store.journal import Entry
+from pumice.store.logs.log_source import UNKNOWN, LogBatch, stream_of
+
+_NANOSECONDS: Final = 10**9
 
 
 def attempts(history: RunHistory) -> list[Attempt]:
@@ -88,3 +93,26 @@ async def _events(backend: Backend, run: RunRef, journal: AsyncIterator[Sequence
             if fields:
                 own = {name: value for name, value in fields.items() if name in known}
                 yield msgspec.convert({"seq": entry.seq, "time": entry.time, **own}, Event)
+
+
+def log_lines(batches: Iterable[LogBatch]) -> list[LogLine]:
+    """Return the lines of batches."""
+    found: list[LogLine] = []
+    for _, execution, time, flags, text in batches:
+        common: dict[str, Any] = {
+            "time": None if time == UNKNOWN else moment_of(time),
+            "pod": execution.pod,
+            "container": execution.container,
+            "stream": stream_of(time, flags),
+            "attempt": execution.attempt,
+            "restart": execution.restart,
+        }
+        lines = text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
+        found.extend(LogLine(text=line, **common) for line in lines)
+    return found
+
+
+def moment_of(time: int) -> dt.datetime:
+    """Return the time of a batch, which is in nanoseconds since 1970."""
+    moment = dt.datetime.fromtimestamp(time // _NANOSECONDS, dt.UTC)
+    return moment.replace(microsecond=time % _NANOSECONDS // 1000)

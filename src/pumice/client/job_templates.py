@@ -153,7 +153,8 @@ def _torch(job: NewJob) -> _Parts:
         lines = [*_image(job, image, has="PyTorch", first=first), _command(words)]
         if job.reads_local_rank and job.gpus <= 1:  # torchrun sets it for its own processes
             why = "reads LOCAL_RANK, which torchrun sets and plugins do not: a pod is one process, number 0."
-            lines += [*(_comment(f"{job.script} {why}", 0) if first else []), "env:", '  - {name: LOCAL_RANK, value: "0"}']
+            comment = _comment(f"{job.script} {why}", 0) if first else []
+            lines += [*comment, "env:", '  - {name: LOCAL_RANK, value: "0"}']
         return [*lines, *_resources(job)]
 
     others = job.workers - 1

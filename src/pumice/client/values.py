@@ -14,6 +14,7 @@ from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.verdict import Verdict
 from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.model.problem import Position
+from pumice.model.pumice_error import PumiceError
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, sum_usage
 from pumice.model.suggestions import did_you_mean
@@ -145,6 +146,20 @@ class Result(_Value, frozen=True):
             notebook_html.block(said),
             notebook_html.paragraph(f"logs: {self.directory}") if self.directory else "",
         )
+
+
+class RunFailed(PumiceError):
+    """A run did not complete: `result` says how it ended, and `result.verdict` why."""
+
+    __module__ = "pumice"  # as programs name it
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(str(result))
+        self.args = (result,)  # to be pickled
+        self.result = result
+
+    def __str__(self) -> str:
+        return self.problem.message
 
 
 class Context(_Value, frozen=True):

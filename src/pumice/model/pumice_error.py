@@ -1,7 +1,7 @@
 """PumiceError: the root of every exception of Pumice. Each carries a Problem, or several.
 
 Apart from Problem: programs of the sandbox raise errors, too, and start faster without dataclasses. The tree:
-    InvalidJob, RunFailed           findings in a Job; a run that did not complete (`client/errors.py`)
+    InvalidJob, RunFailed           findings in a Job; a run that did not complete (`client/values.py`)
     RunError                        a run; its public ones, such as NoSuchRun, are in `store/run_errors.py`
     ImageError                      an image, a layer or an archive; RegistryError: a registry that fails
     SandboxError, StartError        the sandbox, a program in it

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from pumice.cli.runs.arguments import add_namespace, chosen_run, run_command, run_or_pod
 from pumice.client.backend import Backend, RunRef
-from pumice.client.history_values import pod_names
-from pumice.client.log_lines import moment_of
+from pumice.client.history_values import moment_of, pod_names
 from pumice.client.run_options.kinds import read_time
 from pumice.client.view.log_prefix import LogPrefix
 from pumice.client.view.output import style_for

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pumice.client import history_values
 from pumice.client.backend import Backend, RunRef
-from pumice.client.log_lines import log_lines
+from pumice.client.history_values import log_lines
 from pumice.client.values import LogLine, PodStatus, Status
 from pumice.model.display.notebook_html import block, division, heading, paragraph, table
 from pumice.store.logs.log_reader import LogSelection

@@ -1,9 +1,13 @@
-"""Shows a run to people: logs on stdout, messages on stderr, and on a terminal the job's state in the last line."""
+"""Shows a run to people: logs on stdout, messages on stderr, and on a terminal the job's state in the last line.
+
+That line is `Running 3/3  master ● worker ●●  00:07`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,7 +17,6 @@ from msgspec.structs import replace
 from pumice.client.view.log_prefix import LogPrefix
 from pumice.client.view.output import Style, broken, columns, style_for
 from pumice.client.view.screen import Screen
-from pumice.client.view.status_line import PodStates, state_line
 from pumice.diagnosis.code_change import code_change_text
 from pumice.diagnosis.hang import PodActivity, hang_text
 from pumice.diagnosis.outcome import phase_text
@@ -21,8 +24,9 @@ from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.verdict_lines import COPIED_ROWS, heading_text, row_line, verdict_rows
 from pumice.diagnosis.why import hint_text
 from pumice.model.job import Job
+from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.text import escaped, plural
-from pumice.model.units import elapsed_text
+from pumice.model.units import clock_text, elapsed_text
 from pumice.model.vocabulary import COMMAND, Action, Phase
 from pumice.reconcile.consequences import acted_text
 from pumice.reconcile.ledger import most_attempts
@@ -53,8 +57,71 @@ if TYPE_CHECKING:
     # A foreground run loads no history.
     from pumice.store.history.run_history import RunHistory
 
+_MARKS: Final = {
+    PodPhase.PENDING: "○",
+    PodPhase.RUNNING: "●",
+    PodPhase.SUCCEEDED: "✓",
+    PodPhase.FAILED: "✗",
+    PodPhase.UNKNOWN: "?",
+}
+_PLAIN_MARKS: Final = dict(zip(_MARKS, ".o+x?", strict=True))
+_COLOURS: Final = {PodPhase.PENDING: "2", PodPhase.RUNNING: "32", PodPhase.SUCCEEDED: "32", PodPhase.FAILED: "31"}
+# A task with more pods gets counts instead of marks.
+_MOST_MARKS: Final = 16
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
+
+
+class PodStates(Struct):
+    """The newest pod of each name, by task."""
+
+    _phases: dict[str, dict[int, PodPhase]] = field(default_factory=dict)
+    _replicas: dict[str, int] = field(default_factory=dict)  # by task
+
+    def resize(self, job: Job) -> None:
+        self._phases = {task.name: self._phases.get(task.name, {}) for task in job.spec.tasks}
+        self._replicas = {}
+        self.scale({task.name: task.replicas for task in job.spec.tasks})
+
+    def scale(self, replicas: Mapping[str, int]) -> None:
+        """Change the numbers of pods of some tasks. Pods beyond them are not shown any more."""
+        self._replicas |= replicas
+        for task, number in replicas.items():
+            phases = self._phases.get(task, {})
+            self._phases[task] = {index: phase for index, phase in phases.items() if index < number}
+
+    def record(self, pod: ObservedPod) -> None:
+        if pod.index < self._replicas.get(pod.task, pod.index + 1):
+            self._phases.setdefault(pod.task, {})[pod.index] = pod.phase
+
+    @property
+    def running(self) -> int:
+        return sum(phase is PodPhase.RUNNING for phases in self._phases.values() for phase in phases.values())
+
+    @property
+    def total(self) -> int:
+        return sum(self._replicas.values())
+
+    def by_task(self) -> Mapping[str, Sequence[PodPhase]]:
+        return {task: [phases[index] for index in sorted(phases)] for task, phases in self._phases.items()}
+
+
+def state_line(phase: str, states: PodStates, elapsed: float, *, coloured: bool, unicode: bool = True) -> str:
+    tasks = [f"{task} {_marks(phases, coloured, unicode)}" for task, phases in states.by_task().items() if phases]
+    count = f" {states.running}/{states.total}" if phase == "Running" else ""
+    return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock_text(elapsed)) if part)
+
+
+def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001 - two facts about the terminal
+    marks = _MARKS if unicode else _PLAIN_MARKS
+
+    def painted(phase: PodPhase, text: str) -> str:
+        return f"\x1b[{_COLOURS[phase]}m{text}\x1b[0m" if coloured and phase in _COLOURS else text
+
+    if len(phases) <= _MOST_MARKS:
+        return "".join(painted(phase, marks[phase]) for phase in phases)
+    counts = Counter(phases)
+    return " ".join(painted(phase, f"{counts[phase]}{marks[phase]}") for phase in marks if counts[phase])
 
 
 class TextView(Struct):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.client.backend import Backend, RunRef
-from pumice.client.log_lines import moment_of
+from pumice.client.history_values import moment_of
 from pumice.client.observer import ListedRun, Observed, Observer, Refusals
 from pumice.diagnosis.code_change import code_change_words
 from pumice.diagnosis.outcome import Outcome, held_text

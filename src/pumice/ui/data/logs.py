@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.client.log_lines import moment_of
+from pumice.client.history_values import moment_of
 from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.event_log import Mark
 from pumice.store.logs.log_index import GAP

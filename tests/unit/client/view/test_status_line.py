@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.client.view.status_line import PodStates, state_line
+from pumice.client.view.text_view import PodStates, state_line
 from pumice.model.snapshot import PodPhase
 from tests.unit.cli.run_events import JOB, pod
 
