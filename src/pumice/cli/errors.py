@@ -24,6 +24,14 @@ def refuse(message: object, hint: str = "") -> int:
     return BAD_INPUT
 
 
+def print_error(error: Exception) -> None:
+    """Print an error, with options as flags."""
+    from pumice.model.problem import FLAGS
+    from pumice.store.run_errors import RunError
+
+    print(error.text(FLAGS) if isinstance(error, RunError) else error, file=sys.stderr)
+
+
 def agrees(question: str) -> bool:
     """Ask a person, who types y or yes; anything else is a no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

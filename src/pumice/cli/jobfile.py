@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TextIO
 
-from pumice.cli.findings import write_reports
 from pumice.client.job_files import NO_JOB, JobFile, load
-from pumice.client.reports import counted
-from pumice.client.view.output import style_for
+from pumice.client.reports import Report, counted
+from pumice.client.view.output import Style, fit, style_for
 from pumice.model.vocabulary import GANG_PROVIDERS, VOLCANO
 from pumice.runtime.offline_context import offline_context
+
+
+def write_reports(reports: Sequence[Report], out: TextIO, style: Style, *, as_json: bool = False) -> None:
+    for report in reports:
+        print(report.json() if as_json else fit(report.text(style.bold, style.warning), out), file=out)
 
 
 def load_reported(file: str) -> JobFile:

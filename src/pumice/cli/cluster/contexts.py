@@ -45,14 +45,12 @@ def _contexts(args: argparse.Namespace) -> int:
     return 0
 
 
-def _node_arguments(parser: argparse.ArgumentParser) -> None:
-    add_context(parser)
-    add_output(parser)
+@run_command(
+    add_context,
+    add_output,
     # Nodes have no namespace.
-    parser.set_defaults(namespace="", all_namespaces=False)
-
-
-@run_command(_node_arguments)
+    lambda parser: parser.set_defaults(namespace="", all_namespaces=False),
+)
 async def nodes(backend: Backend, args: argparse.Namespace) -> int:
     found = await backend.nodes()
     if args.output:

@@ -7,20 +7,18 @@ import os
 import sys
 
 from pumice.cli.errors import refuse
-from pumice.cli.runs.arguments import add_namespace, add_run, chosen_run, run_command
+from pumice.cli.runs.arguments import RUN_OR_LAST, add_namespace, argument, chosen_run, run_command
 from pumice.client.backend import Backend, Feature
 
 
-def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="the archive; default NAME-N.tar.gz, - is standard output"
-    )
-    parser.add_argument("--no-logs", action="store_true", help="leave out what the pods printed")
-    add_namespace(parser)
-
-
-@run_command(_export_arguments, waits=False, feature=Feature.EXPORT)
+@run_command(
+    RUN_OR_LAST,
+    argument("-o", "--output", metavar="FILE", help="the archive; default NAME-N.tar.gz, - is standard output"),
+    argument("--no-logs", action="store_true", help="leave out what the pods printed"),
+    add_namespace,
+    waits=False,
+    feature=Feature.EXPORT,
+)
 async def export(backend: Backend, args: argparse.Namespace) -> int:
     run = await chosen_run(backend, args.run)
     file = args.output or f"{str(run).replace(':', '-')}.tar.gz"
@@ -56,12 +54,12 @@ def _open_private(path: str, flags: int) -> int:
     return descriptor
 
 
-def _open_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="an archive of `pumice export`; - is standard input")
-    add_namespace(parser)
-
-
-@run_command(_open_arguments, waits=False, feature=Feature.OPEN)
+@run_command(
+    argument("file", metavar="FILE", help="an archive of `pumice export`; - is standard input"),
+    add_namespace,
+    waits=False,
+    feature=Feature.OPEN,
+)
 async def open_(backend: Backend, args: argparse.Namespace) -> int:
     try:
         is_piped = args.file == "-"

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from pumice.cli.control.selecting import add_consent, add_selection, chosen_runs, confirm, said, tell
-from pumice.cli.findings import print_error
-from pumice.cli.runs.arguments import FAILED, RUN_HELP, add_namespace, one_or_more, run_command
+from pumice.cli.errors import print_error
+from pumice.cli.runs.arguments import FAILED, RUN_HELP, RUNS, add_namespace, argument, one_or_more, run_command
 from pumice.client.backend import (
     Backend,
     Change,
@@ -43,13 +43,11 @@ _RESTARTED: Final = frozenset((Outcome.STARTING, Outcome.RUNNING, Outcome.RESTAR
 _ENDED: Final[Mapping[str, str]] = {Phase.TERMINATED: "stopped", Phase.ABORTED: "suspended"}
 
 
-def _stop_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection(parser, "have not finished")
-    parser.add_argument("--grace", metavar="30s", help="how long pods have to end, instead of their grace periods")
-    parser.add_argument("--force", action="store_true", help="end the pods at once, and a process that hangs")
-
-
-@run_command(_stop_arguments)
+@run_command(
+    lambda parser: add_selection(parser, "have not finished"),
+    argument("--grace", metavar="30s", help="how long pods have to end, instead of their grace periods"),
+    argument("--force", action="store_true", help="end the pods at once, and a process that hangs"),
+)
 async def stop(backend: Backend, args: argparse.Namespace) -> int:
     grace = None if args.grace is None else read_time("grace", args.grace)
     runs = await chosen_runs(backend, args, "stop", lambda status: not status.is_finished)
@@ -111,22 +109,20 @@ async def suspend(backend: Backend, args: argparse.Namespace) -> int:
     return 0 if len(changed) == len(runs) else FAILED
 
 
-def _resume_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
-    parser.add_argument(
+@run_command(
+    RUNS,
+    argument(
         "--env",
         action="append",
         default=[],
         metavar="NAME",
         help="pass on your variable again, which is not stored; NAME=VALUE sets it",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--with", dest="documents", action="append", default=[], metavar="FILE", help="read Secrets again from a file"
-    )
-    add_consent(parser)
-
-
-@run_command(_resume_arguments)
+    ),
+    add_consent,
+)
 async def resume(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.run_options.table import read_values
 
@@ -164,13 +160,11 @@ async def restart(backend: Backend, args: argparse.Namespace) -> int:
     return 0
 
 
-def _scale_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("replicas", nargs="+", metavar="TASK=N", help="the number of pods of a task")
-    add_consent(parser)
-
-
-@run_command(_scale_arguments)
+@run_command(
+    argument("run", metavar="RUN", help=RUN_HELP),
+    argument("replicas", nargs="+", metavar="TASK=N", help="the number of pods of a task"),
+    add_consent,
+)
 async def scale(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.run_options.kinds import REPLICAS, Source
 
@@ -210,12 +204,7 @@ def _changed_variables(job: Job, replicas: Mapping[str, int]) -> list[str]:
     return list(changed)
 
 
-def _detach_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
-    add_namespace(parser)
-
-
-@run_command(_detach_arguments)
+@run_command(RUNS, add_namespace)
 async def detach(backend: Backend, args: argparse.Namespace) -> int:
     for run in await one_or_more(backend, args.runs):
         detached = await backend.change(run, DetachRun(), tell)
@@ -226,18 +215,16 @@ async def detach(backend: Backend, args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    add_selection(parser, "have finished")
-    parser.add_argument("--force", action="store_true", help="stop runs that have not finished")
-    parser.add_argument(
+@run_command(
+    lambda parser: add_selection(parser, "have finished"),
+    argument("--force", action="store_true", help="stop runs that have not finished"),
+    argument(
         "--claims",
         "--delete-claims",
         action="store_true",
         help="also the data of their claims; prints what is removed. On a cluster, claims that a Job owns need it",
-    )
-
-
-@run_command(_remove_arguments)
+    ),
+)
 async def remove(backend: Backend, args: argparse.Namespace) -> int:
     runs = await chosen_runs(backend, args, "rm", lambda status: args.force or status.is_finished)
     change = RemoveRun(args.force, args.claims)

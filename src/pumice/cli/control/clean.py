@@ -10,7 +10,7 @@ import sys
 from msgspec.structs import replace
 
 from pumice.cli.errors import agrees, refuse
-from pumice.cli.runs.arguments import FAILED, add_namespace, run_command
+from pumice.cli.runs.arguments import FAILED, add_namespace, argument, run_command
 from pumice.client.backend import Backend, Feature
 from pumice.client.run_options.kinds import Source, read_time, size
 from pumice.client.run_options.toml_files import read_user_config
@@ -19,17 +19,17 @@ from pumice.model.text import plural
 from pumice.store.run_errors import InvalidOption
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--older-than", metavar="30d", help="runs that finished longer ago than this: 30d, 12h, 90s")
-    parser.add_argument("--max-size", metavar="20Gi", help="the oldest runs, until the others take less than this")
-    parser.add_argument("--images", action="store_true", help="also the images that were added or pulled")
-    parser.add_argument("--claims", action="store_true", help="also the data of claims that no active run uses")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    add_namespace(parser)
-
-
-@run_command(add_arguments, waits=False, feature=Feature.CLEAN)
+@run_command(
+    argument("--older-than", metavar="30d", help="runs that finished longer ago than this: 30d, 12h, 90s"),
+    argument("--max-size", metavar="20Gi", help="the oldest runs, until the others take less than this"),
+    argument("--images", action="store_true", help="also the images that were added or pulled"),
+    argument("--claims", action="store_true", help="also the data of claims that no active run uses"),
+    argument("--dry-run", action="store_true", help="only print what would be removed"),
+    argument("-y", "--yes", action="store_true", help="do not ask"),
+    add_namespace,
+    waits=False,
+    feature=Feature.CLEAN,
+)
 async def clean(backend: Backend, args: argparse.Namespace) -> int:
     retention = read_user_config(os.environ).retention
     if args.older_than is not None:

@@ -10,34 +10,32 @@ from pathlib import Path
 from typing import Final
 
 from pumice.cli.control.selecting import tell
-from pumice.cli.errors import refuse
-from pumice.cli.findings import print_error
-from pumice.cli.runs.arguments import FAILED, add_namespace, find_pod, run_command
+from pumice.cli.errors import print_error, refuse
+from pumice.cli.runs.arguments import FAILED, add_namespace, argument, find_pod, run_command
 from pumice.client.backend import Backend, Exec, Feature
 from pumice.client.pod_access import NotStartedError, PodPath, PodPort
 from pumice.model.text import escaped
 from pumice.store.run_errors import InvalidOption
 from pumice.store.run_names import parse_pod
 
-_POD: Final = "[RUN/]TASK-INDEX; without RUN, of the newest run"
+_POD: Final = argument("pod", metavar="POD", help="[RUN/]TASK-INDEX; without RUN, of the newest run")
+_CONTAINER: Final = argument(
+    "-c", "--container", default="", metavar="C", help="the container; default the pod's first"
+)
 # A run ends with no colon, so the first colon after the pod begins the path. `./a:b` and `/a:b` are local.
 _IN_POD: Final = re.compile(r"(?P<pod>(?:[^./][^/]*(?<!:)/)?[^./][^/:]*):(?P<path>.*)", re.DOTALL)
 
 
-def _add_container(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--container", default="", metavar="C", help="the container; default the pod's first")
-
-
-def _exec_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="POD", help=_POD)
-    _add_container(parser)
-    parser.add_argument("-i", "--stdin", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("-t", "--tty", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs="*", metavar="CMD", help="after --: the command and its arguments")
-    add_namespace(parser)
-
-
-@run_command(_exec_arguments, waits=False, feature=Feature.EXEC)
+@run_command(
+    _POD,
+    _CONTAINER,
+    argument("-i", "--stdin", action="store_true", help=argparse.SUPPRESS),
+    argument("-t", "--tty", action="store_true", help=argparse.SUPPRESS),
+    argument("command", nargs="*", metavar="CMD", help="after --: the command and its arguments"),
+    add_namespace,
+    waits=False,
+    feature=Feature.EXEC,
+)
 async def exec_(backend: Backend, args: argparse.Namespace) -> int:
     """Run a command in a pod, on a terminal if this one is called from one."""
     from pumice.cli.control.relay import relay, terminal_size
@@ -57,14 +55,14 @@ async def exec_(backend: Backend, args: argparse.Namespace) -> int:
         return error.exit_code
 
 
-def _copy_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="[RUN/]TASK-INDEX:PATH, or a local file or directory")
-    parser.add_argument("target", metavar="TARGET", help="a local path, or [RUN/]TASK-INDEX:PATH")
-    _add_container(parser)
-    add_namespace(parser)
-
-
-@run_command(_copy_arguments, waits=False, feature=Feature.COPY)
+@run_command(
+    argument("source", metavar="SOURCE", help="[RUN/]TASK-INDEX:PATH, or a local file or directory"),
+    argument("target", metavar="TARGET", help="a local path, or [RUN/]TASK-INDEX:PATH"),
+    _CONTAINER,
+    add_namespace,
+    waits=False,
+    feature=Feature.COPY,
+)
 async def cp(backend: Backend, args: argparse.Namespace) -> int:
     source, target = _in_pod(args.source), _in_pod(args.target)
     if (source is None) == (target is None):
@@ -91,14 +89,12 @@ def _in_pod(text: str) -> tuple[str, str] | None:
     return found["pod"], found["path"] or "."
 
 
-def _forward_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="POD", help=_POD)
-    ports = "the port of the pod, and that of 127.0.0.1; default any free one"
-    parser.add_argument("port", metavar="PORT[:LOCAL]", help=ports)
-    add_namespace(parser)
-
-
-@run_command(_forward_arguments, feature=Feature.FORWARD)
+@run_command(
+    _POD,
+    argument("port", metavar="PORT[:LOCAL]", help="the port of the pod, and that of 127.0.0.1; default any free one"),
+    add_namespace,
+    feature=Feature.FORWARD,
+)
 async def forward(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.pod_end import has_succeeded, pod_end
     from pumice.client.run_options.kinds import LAST_PORT

@@ -16,8 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.cli.errors import BAD_INPUT, refuse
-from pumice.cli.findings import print_error
+from pumice.cli.errors import BAD_INPUT, print_error, refuse
 from pumice.cli.main import COMMANDS, load_command
 from pumice.cli.offline.completion_names import KINDS, Line, names
 from pumice.store.run_errors import RunError

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from pumice.cli.errors import BAD_INPUT, refuse
-from pumice.cli.findings import print_error
+from pumice.cli.errors import BAD_INPUT, print_error, refuse
 from pumice.client.view.output import ProgressLine, columns, table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.cli.errors import BAD_INPUT, refuse
-from pumice.cli.findings import write_reports
-from pumice.cli.jobfile import load_valid
+from pumice.cli.jobfile import load_valid, write_reports
 from pumice.client.job_files import JobDocument
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for, table

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from pumice.cli.findings import write_reports
+from pumice.cli.jobfile import write_reports
 from pumice.client.job_files import NO_JOB, JobFile, documents, load
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import fit, style_for

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pumice.cli.findings import print_error
+from pumice.cli.errors import print_error
 from pumice.cli.run.options import add_arguments as add_arguments  # noqa: PLC0414 - a command has it
 from pumice.cli.runs.arguments import open_announced
 from pumice.client.run_options.table import check_foreground

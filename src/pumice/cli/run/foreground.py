@@ -14,7 +14,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from pumice.cli.findings import print_error
+from pumice.cli.errors import print_error
 from pumice.cli.run.leaving import Leaving
 from pumice.client.backend import Backend
 from pumice.client.lease import Lease, start_task

@@ -12,8 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from pumice.cli.errors import BAD_INPUT, agrees
-from pumice.cli.findings import print_error
+from pumice.cli.errors import BAD_INPUT, agrees, print_error
 from pumice.cli.jobfile import load_reported, load_valid
 from pumice.cli.run import options as run_options
 from pumice.cli.run.foreground import Foreground

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from pumice.cli.errors import BAD_INPUT
-from pumice.cli.findings import print_error
+from pumice.cli.errors import BAD_INPUT, print_error
 from pumice.client.backend import Backend, Feature, RunRef, complete
 from pumice.client.backends import LOCAL, open_backend
 from pumice.model.problem import Position
@@ -22,6 +21,7 @@ from pumice.store.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunErro
 from pumice.store.run_names import LAST, is_directory_name, parse_pod
 
 T = TypeVar("T")
+Argument: TypeAlias = Callable[[argparse.ArgumentParser], object]
 Work: TypeAlias = Callable[[Backend, argparse.Namespace], Coroutine[Any, Any, int]]
 _NAMESPACE_HELP: Final = "the namespace of the Jobs; default all on this machine, the context's on a cluster"
 FAILED: Final = 1
@@ -30,17 +30,12 @@ NOT_FINISHED: Final = 101
 NO_SUCH_RUN: Final = 102
 STOPPED: Final = 103
 TIMED_OUT: Final = 124
-RUN_HELP: Final = "NAME (its newest run), NAME:N, @last, or 8 or more characters of a uid"
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="", metavar="NS", help=_NAMESPACE_HELP)
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
     add_context(parser)
-
-
-def add_run(parser: argparse.ArgumentParser, default: str = "@last") -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default {default}")
 
 
 def add_context(parser: argparse._ActionsContainer) -> None:
@@ -99,14 +94,29 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
     parser.add_argument("-o", "--output", choices=choices, help="print data instead of text")
 
 
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument of a command, as `add_argument` of argparse declares it."""
+    return lambda parser: parser.add_argument(*names, **options)
+
+
+RUN_HELP: Final = "NAME (its newest run), NAME:N, @last, or 8 or more characters of a uid"
+RUNS: Final = argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+RUN_OR_LAST: Final = argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+RUN_OR_POD_HELP: Final = "a run (NAME, NAME:N, @last, uid) or a pod ([RUN/]TASK-INDEX); default @last"
+
+
 class RunCommand(Struct, frozen=True):
     """A command on runs. `waits` says whether it waits for something: then it needs an event loop, which loads long."""
 
     work: Work
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: Sequence[Argument] = ()
     waits: Callable[[argparse.Namespace], bool] | bool = True
     feature: Feature | None = None  # of the backend
     no_such_run: int = BAD_INPUT  # the exit code
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        for add in self.arguments:
+            add(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print what the service did since the last command and meanwhile, and errors; return the exit code."""
@@ -122,11 +132,9 @@ class RunCommand(Struct, frozen=True):
         return guarded(work, self.no_such_run)
 
 
-def run_command(
-    add_arguments: Callable[[argparse.ArgumentParser], None], **options: Any
-) -> Callable[[Work], RunCommand]:
+def run_command(*arguments: Argument, **options: Any) -> Callable[[Work], RunCommand]:
     """Make a command of a coroutine; the options are those of RunCommand."""
-    return lambda work: RunCommand(work, add_arguments, **options)
+    return lambda work: RunCommand(work, arguments, **options)
 
 
 async def closing(backend: Backend, work: Coroutine[Any, Any, T]) -> T:

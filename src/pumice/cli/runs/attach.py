@@ -8,7 +8,7 @@ import signal
 import sys
 from contextlib import aclosing
 
-from pumice.cli.runs.arguments import add_namespace, add_run, chosen_run, run_command
+from pumice.cli.runs.arguments import RUN_OR_LAST, add_namespace, argument, chosen_run, run_command
 from pumice.client.backend import Backend, RunRef
 from pumice.client.values import Status
 from pumice.client.view.screen import Screen
@@ -23,14 +23,12 @@ from pumice.store.history.run_history import RunHistory
 from pumice.store.run_end import RunEnded
 
 
-def _attach_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
-    parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
-    add_namespace(parser)
-
-
-@run_command(_attach_arguments)
+@run_command(
+    RUN_OR_LAST,
+    argument("--json", action="store_true", help="print one JSON object per event"),
+    argument("--no-prefix", action="store_true", help="print log lines without the names of their pods"),
+    add_namespace,
+)
 async def attach(backend: Backend, args: argparse.Namespace) -> int:
     import asyncio
 
@@ -105,12 +103,7 @@ def _show_end(history: RunHistory, view: Listener) -> int:
     return 1 if status.exit_code is None else status.exit_code
 
 
-def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    add_namespace(parser)
-
-
-@run_command(_replay_arguments, waits=False)
+@run_command(RUN_OR_LAST, add_namespace, waits=False)
 async def replay(backend: Backend, args: argparse.Namespace) -> int:
     run = await chosen_run(backend, args.run)
     record = (await backend.history(run)).record

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, print_data, run_command
+from pumice.cli.runs.arguments import add_namespace, add_output, argument, chosen_run, print_data, run_command
 from pumice.client.backend import Backend, Selection
 from pumice.client.history_values import attempts
 from pumice.client.values import changed_code
@@ -21,15 +21,14 @@ from pumice.store.journal import Entry
 from pumice.store.run_names import parse_run
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME|RUN", help="a Job's name, or NAME:N for the attempts of a run")
-    parser.add_argument("--here", action="store_true", help="only runs that were submitted in this directory")
-    parser.add_argument("--events", action="store_true", help="everything that happened in the run")
-    add_namespace(parser)
-    add_output(parser)
-
-
-@run_command(add_arguments, waits=False)
+@run_command(
+    argument("name", nargs="?", metavar="NAME|RUN", help="a Job's name, or NAME:N for the attempts of a run"),
+    argument("--here", action="store_true", help="only runs that were submitted in this directory"),
+    argument("--events", action="store_true", help="everything that happened in the run"),
+    add_namespace,
+    add_output,
+    waits=False,
+)
 async def history(backend: Backend, args: argparse.Namespace) -> int:
     if not args.events and not await _is_run(backend, args.name):
         return await _runs(backend, args)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import add_namespace, chosen_run, run_command, run_or_pod
+from pumice.cli.runs.arguments import RUN_OR_POD_HELP, add_namespace, argument, chosen_run, run_command, run_or_pod
 from pumice.client.backend import Backend, RunRef
 from pumice.client.history_values import moment_of, pod_names
 from pumice.client.run_options.kinds import read_time
@@ -36,33 +36,29 @@ from pumice.store.run_names import LAST, parse_pod
 _NANOSECONDS: Final = 10**9
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    help_text = "a run (NAME, NAME:N, @last, uid) or a pod ([RUN/]TASK-INDEX); default @last"
-    parser.add_argument("targets", nargs="*", metavar="RUN|POD", help=help_text)
-    parser.add_argument("-f", "--follow", action="store_true", help="print new lines until the run ends")
-    parser.add_argument("--pod", action="append", default=[], metavar="P", help="only this pod of a run; repeatable")
-    parser.add_argument("--task", action="append", default=[], metavar="T", help="only pods of this task; repeatable")
-    parser.add_argument("-c", "--container", default="", metavar="C", help="only this container")
-    parser.add_argument(
-        "--attempt", type=partial(_number, least=1), default=0, metavar="A", help="only this attempt of the job"
-    )
-    parser.add_argument("--previous", action="store_true", help="of each container, the execution before its newest")
-    parser.add_argument("--since", metavar="10m", help="only lines of the last 10 minutes")
-    parser.add_argument("--tail", type=_number, metavar="N", help="only the last N lines of all that would be printed")
-    parser.add_argument("--grep", metavar="RE", help="only lines in which a regular expression (Python's) is found")
-    parser.add_argument("-t", "--timestamps", action="store_true", help="print the time before each line")
-    parser.add_argument("--no-prefix", action="store_true", help="print lines without the names of their pods")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    add_namespace(parser)
-
-
 def _number(text: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number, {least} or more")
     return int(text)
 
 
-@run_command(add_arguments, waits=lambda args: args.follow)
+@run_command(
+    argument("targets", nargs="*", metavar="RUN|POD", help=RUN_OR_POD_HELP),
+    argument("-f", "--follow", action="store_true", help="print new lines until the run ends"),
+    argument("--pod", action="append", default=[], metavar="P", help="only this pod of a run; repeatable"),
+    argument("--task", action="append", default=[], metavar="T", help="only pods of this task; repeatable"),
+    argument("-c", "--container", default="", metavar="C", help="only this container"),
+    argument("--attempt", type=partial(_number, least=1), default=0, metavar="A", help="only this attempt of the job"),
+    argument("--previous", action="store_true", help="of each container, the execution before its newest"),
+    argument("--since", metavar="10m", help="only lines of the last 10 minutes"),
+    argument("--tail", type=_number, metavar="N", help="only the last N lines of all that would be printed"),
+    argument("--grep", metavar="RE", help="only lines in which a regular expression (Python's) is found"),
+    argument("-t", "--timestamps", action="store_true", help="print the time before each line"),
+    argument("--no-prefix", action="store_true", help="print lines without the names of their pods"),
+    argument("--json", action="store_true", help="print one JSON object per line"),
+    add_namespace,
+    waits=lambda args: args.follow,
+)
 async def logs(backend: Backend, args: argparse.Namespace) -> int:
     selection = _selection(backend, args)
     chosen = await _chosen(backend, args)

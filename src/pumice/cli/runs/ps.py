@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import add_namespace, add_output, print_data, print_lines, run_command
+from pumice.cli.runs.arguments import add_namespace, add_output, argument, print_data, print_lines, run_command
 from pumice.client.backend import Backend, Listing, Selection
 from pumice.client.values import Status, changed_code, pods_done, requested
 from pumice.client.view.output import columns, table
@@ -23,23 +23,22 @@ from pumice.model.units import age_text
 from pumice.store.run_errors import InvalidOption
 
 _WIDE: Final = ("PHASE", "PRIORITY", "CPU", "MEM", "GPU", "MODE", "HOST", "NAMESPACE", "FILE", "UID", "DIR", "PORTS")
+_LABELS: Final = "only Jobs with these labels, as kubectl selects them; with --on"
 _REDRAW: Final = "\x1b[H\x1b[J"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only runs of these Jobs")
-    parser.add_argument("-a", "--all", action="store_true", help="all stored runs")
-    parser.add_argument("--active", action="store_true", help="only runs that have not finished")
-    parser.add_argument("-w", "--watch", action="store_true", help="keep running, and print what changes")
-    labels = "only Jobs with these labels, as kubectl selects them; with --on"
-    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help=labels)
-    parser.add_argument("--mine", action="store_true", help="only runs that you have submitted; with --on")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per run, with -w for each change")
-    add_namespace(parser)
-    add_output(parser, "wide", "name")
-
-
-@run_command(add_arguments, waits=lambda args: args.watch)
+@run_command(
+    argument("names", nargs="*", metavar="NAME", help="only runs of these Jobs"),
+    argument("-a", "--all", action="store_true", help="all stored runs"),
+    argument("--active", action="store_true", help="only runs that have not finished"),
+    argument("-w", "--watch", action="store_true", help="keep running, and print what changes"),
+    argument("-l", "--selector", default="", metavar="LABELS", help=_LABELS),
+    argument("--mine", action="store_true", help="only runs that you have submitted; with --on"),
+    argument("--json", action="store_true", help="print one JSON object per run, with -w for each change"),
+    add_namespace,
+    lambda parser: add_output(parser, "wide", "name"),
+    waits=lambda args: args.watch,
+)
 async def ps(backend: Backend, args: argparse.Namespace) -> int:
     if args.all and args.active:
         raise InvalidOption("cannot be combined with --active", "leave out one of them", Position(option="all"))

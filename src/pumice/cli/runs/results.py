@@ -11,17 +11,18 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.cli.findings import print_error
+from pumice.cli.errors import print_error
 from pumice.cli.runs.arguments import (
     NO_SUCH_RUN,
     NOT_FINISHED,
     NOT_SUCCESSFUL,
-    RUN_HELP,
+    RUN_OR_LAST,
+    RUNS,
     STOPPED,
     TIMED_OUT,
     add_namespace,
     add_output,
-    add_run,
+    argument,
     chosen_run,
     one_or_more,
     print_data,
@@ -45,15 +46,14 @@ _EXIT_CODES: Final = {
 }
 
 
-def _get_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
-    parser.add_argument("--exit-code", action="store_true", help="report by the exit code how the run ended")
-    parser.add_argument("--code", metavar="DIR", help="write the code of the run, as submitted, into a new directory")
-    add_namespace(parser)
-    add_output(parser)
-
-
-@run_command(_get_arguments, waits=False)
+@run_command(
+    RUN_OR_LAST,
+    argument("--exit-code", action="store_true", help="report by the exit code how the run ended"),
+    argument("--code", metavar="DIR", help="write the code of the run, as submitted, into a new directory"),
+    add_namespace,
+    add_output,
+    waits=False,
+)
 async def get(backend: Backend, args: argparse.Namespace) -> int:
     try:
         run = await chosen_run(backend, args.run)
@@ -88,18 +88,15 @@ def exit_code(found: Status) -> int:
     return _EXIT_CODES.get(found.outcome, NOT_FINISHED)
 
 
-def _wait_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
-    parser.add_argument(
-        "--for", dest="goal", default=FINISHED, metavar="GOAL", help="finished (default), an outcome or a phase"
-    )
-    parser.add_argument("--any", action="store_true", help="until one of the runs has reached it")
-    parser.add_argument("--timeout", metavar="10m", help="give up after this time (exit code 124)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
-    add_namespace(parser)
-
-
-@run_command(_wait_arguments, no_such_run=NO_SUCH_RUN)
+@run_command(
+    RUNS,
+    argument("--for", dest="goal", default=FINISHED, metavar="GOAL", help="finished (default), an outcome or a phase"),
+    argument("--any", action="store_true", help="until one of the runs has reached it"),
+    argument("--timeout", metavar="10m", help="give up after this time (exit code 124)"),
+    argument("--json", action="store_true", help="print one JSON object per run"),
+    add_namespace,
+    no_such_run=NO_SUCH_RUN,
+)
 async def wait(backend: Backend, args: argparse.Namespace) -> int:
     from pumice.client.waiting import wait as wait_for
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pumice.cli.runs.arguments import add_namespace, add_output, add_run, print_data, run_command
+from pumice.cli.runs.arguments import RUN_HELP, add_namespace, add_output, argument, print_data, run_command
 from pumice.client.backend import Backend, Feature, RunRef, Selection, Usage
 from pumice.client.run_options.kinds import read_time
 from pumice.client.view.output import table
@@ -21,15 +21,14 @@ from pumice.store.run_errors import InvalidOption
 _SHORTEST = 0.5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_run(parser, "all active runs")
-    parser.add_argument("--interval", default="2s", metavar="2s", help="time between two samples on a terminal")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per pod")
-    add_namespace(parser)
-    add_output(parser)
-
-
-@run_command(add_arguments, feature=Feature.USAGE)
+@run_command(
+    argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default all active runs"),
+    argument("--interval", default="2s", metavar="2s", help="time between two samples on a terminal"),
+    argument("--json", action="store_true", help="print one JSON object per pod"),
+    add_namespace,
+    add_output,
+    feature=Feature.USAGE,
+)
 async def top(backend: Backend, args: argparse.Namespace) -> int:
     interval = read_time("interval", args.interval)
     if interval < _SHORTEST:

@@ -11,8 +11,7 @@ import sys
 import threading
 import webbrowser
 
-from pumice.cli.errors import BAD_INPUT, refuse
-from pumice.cli.findings import print_error
+from pumice.cli.errors import BAD_INPUT, print_error, refuse
 from pumice.cli.runs.arguments import FAILED, add_namespace, open_chosen
 from pumice.store.run_errors import InvalidOption, RunError
 

@@ -6,20 +6,27 @@ import argparse
 
 import msgspec
 
-from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, print_data, run_command, run_or_pod
+from pumice.cli.runs.arguments import (
+    RUN_OR_POD_HELP,
+    add_namespace,
+    add_output,
+    argument,
+    chosen_run,
+    print_data,
+    run_command,
+    run_or_pod,
+)
 from pumice.client.backend import Backend
 from pumice.diagnosis.why import why_lines
 from pumice.model.text import escaped
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    help_text = "a run (NAME, NAME:N, @last, uid) or a pod ([RUN/]TASK-INDEX); default @last"
-    parser.add_argument("target", nargs="?", metavar="RUN|POD", help=help_text)
-    add_namespace(parser)
-    add_output(parser)
-
-
-@run_command(add_arguments, waits=False)
+@run_command(
+    argument("target", nargs="?", metavar="RUN|POD", help=RUN_OR_POD_HELP),
+    add_namespace,
+    add_output,
+    waits=False,
+)
 async def why(backend: Backend, args: argparse.Namespace) -> int:
     run, pod = await run_or_pod(backend, args.target) if args.target else (await chosen_run(backend, None), "")
     found = await backend.why(run, pod)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pumice.cli.findings import write_reports
+from pumice.cli.jobfile import write_reports
 from pumice.client.reports import Report, counted, in_order
 from pumice.client.view.output import Style
 from pumice.model.findings import ABSENT, Severity
