@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.diagnosis.failures import Failure, left_early, only_followed
 from pumice.diagnosis.hang import Hang, hang_groups
@@ -196,8 +197,8 @@ def advise(verdict: Verdict, command: str) -> Verdict:
     """Add what to type next; an image that cannot unpack the code of its Job needs another option."""
     blamed = verdict.blamed
     if blamed is not None and lacks_tools(blamed.container, blamed.code, blamed.reason):
-        return msgspec.structs.replace(verdict, cause=NOT_UNPACKED, next=READ_ONLY_CODE)
-    return msgspec.structs.replace(verdict, next=command)
+        return replace(verdict, cause=NOT_UNPACKED, next=READ_ONLY_CODE)
+    return replace(verdict, next=command)
 
 
 def judge(evidence: Evidence, locate: Callable[[Path], Position] = lambda _path: NOWHERE) -> Verdict | None:
@@ -211,27 +212,27 @@ def judge(evidence: Evidence, locate: Callable[[Path], Position] = lambda _path:
     verdict = plain_verdict(state.reason if stop is None else stop.reason, "", job.status.retry_count + 1)
     if evidence.hang is not None:
         waited = {each.pod.short_name for each in failures if each.waited_in_vain}
-        verdict = msgspec.structs.replace(verdict, doing=tuple(map(one_line, hang_groups(evidence.hang, waited))))
+        verdict = replace(verdict, doing=tuple(map(one_line, hang_groups(evidence.hang, waited))))
     if failures:
         verdict = _blame(verdict, evidence, failures, locate)
     if stop is not None:
         return _stopped(verdict, evidence, stop)
-    verdict = msgspec.structs.replace(verdict, policy=evidence.policy)
+    verdict = replace(verdict, policy=evidence.policy)
     why = evidence.cause or state.message or state.reason
     if not failures:
         if state.reason in _OF_PODS and state.message and not evidence.cause:
             # Its pods cannot be read, but the controller has named the first.
-            return msgspec.structs.replace(verdict, message=state.message)
+            return replace(verdict, message=state.message)
         # Whatever the controller did last, users call it a failure.
         failed = state.phase in _FAILED and not is_asked(state.reason)
         how = "failed" if failed else state.phase
-        return msgspec.structs.replace(verdict, message=f"{job.name} {how}: {why or 'no pod failed'}")
+        return replace(verdict, message=f"{job.name} {how}: {why or 'no pod failed'}")
     first = failures[0]
     if not first.waited_in_vain:
-        verdict = msgspec.structs.replace(verdict, doing=())
+        verdict = replace(verdict, doing=())
     # Do not repeat what the failure of the first pod says.
     is_repeated = state.reason in ("", POD_FAILED, OOM_KILLED, first.end.reason, first.pod.reason)
-    return verdict if is_repeated else msgspec.structs.replace(verdict, message=why)
+    return verdict if is_repeated else replace(verdict, message=why)
 
 
 def _blame(
@@ -244,18 +245,23 @@ def _blame(
         blamed, others = Failure(leaver, last_end(leaver)), failures
         left = leaver.ended_at
         gone = sum(1 for pod in evidence.succeeded if pod.ended_at and left and pod.ended_at <= left)
-        verdict = msgspec.structs.replace(verdict, peers=job.total_replicas - gone)
+        verdict = replace(verdict, peers=job.total_replicas - gone)
     else:
         blamed, others = failures[0], failures[1:]
     begin = blamed.end.finished_at
     first = failed_pod(blamed)
     pods = [(only_followed(job, begin, each.end), failed_pod(each, begin)) for each in others]
+    policies = (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies))
+    restarts = any(
+        policy.action in RESTARTS and (policy.all_exit_codes or _FAILURES & set(policy.all_events))
+        for policy in policies
+    )
     cause = ""
     if first.reason == OOM_KILLED:
         cause = _out_of_memory(job, blamed, locate)
     elif first.reason in EXPLAINED:
         cause = first.line
-    return msgspec.structs.replace(
+    return replace(
         verdict,
         pod=first.pod,
         container=first.container,
@@ -267,7 +273,7 @@ def _blame(
         exit_reason="" if leaver is not None else first.reason,
         age=first.age,
         attempt=first.attempt,
-        max_attempts=(evidence.max_attempts or job.spec.max_retry) if first.attempt > 1 or _restarts(job) else 0,
+        max_attempts=(evidence.max_attempts or job.spec.max_retry) if first.attempt > 1 or restarts else 0,
         cause=cause,
     )
 
@@ -278,7 +284,7 @@ def _stopped(verdict: Verdict, evidence: Evidence, stop: Reason) -> Verdict:
     earlier = None if evidence.earlier is None else failed_pod(evidence.earlier)
     has_rows = bool(verdict.pod or restarted or earlier or verdict.doing)
     message = stop.message or (stop_sentence(evidence.job.name, stop.reason) if has_rows else "")
-    return msgspec.structs.replace(
+    return replace(
         verdict,
         attempt=0,
         max_attempts=0,
@@ -312,15 +318,6 @@ def failed_pod(failure: Failure, begin: dt.datetime | None = None) -> FailedPod:
 def last_end(pod: ObservedPod) -> ContainerEnd:
     """Return the end of the container with which a pod was done."""
     return next(end for end in pod.ends if end.finished_at == pod.ended_at)
-
-
-def _restarts(job: Job) -> bool:
-    """Whether a policy of the job restarts anything after a failure."""
-    policies = (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies))
-    return any(
-        policy.action in RESTARTS and (policy.all_exit_codes or _FAILURES & set(policy.all_events))
-        for policy in policies
-    )
 
 
 def _out_of_memory(job: Job, failure: Failure, locate: Callable[[Path], Position]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pumice.diagnosis.pod_reasons import dependency, last_lines, why_pod
+from pumice.diagnosis.pod_waits import dependency, last_lines, why_pod
 from pumice.model.job import DependsOn, TaskSpec
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase, Waiting
 

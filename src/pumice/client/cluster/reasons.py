@@ -15,7 +15,7 @@ from pumice.client.values import Status
 from pumice.diagnosis.cluster.why_on_cluster import why_on_cluster, why_pod_on_cluster
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.pod_ends import how_it_ended, in_words
-from pumice.diagnosis.pod_reasons import dependency, last_lines, why_pod
+from pumice.diagnosis.pod_waits import dependency, last_lines, why_pod
 from pumice.diagnosis.why import END_CODES, EvidenceLine, Hint, Why, WhyCode, success_text
 from pumice.model.snapshot import PodPhase
 from pumice.model.units import read_time

@@ -14,9 +14,9 @@ from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.pod_references import Reference, pod_references
 from pumice.client.cluster.refusals import job_findings, pod_findings
 from pumice.client.job_files import as_stored, render
-from pumice.diagnosis.cluster.cause import amount
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
 from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, Quota, quantities
+from pumice.diagnosis.cluster.reading import amount
 from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata

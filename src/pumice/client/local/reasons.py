@@ -11,8 +11,8 @@ from pumice.client.local.run_reader import RunReader
 from pumice.client.values import changed_code, verdict_of
 from pumice.diagnosis.hang import PY_SPY, hang_lines
 from pumice.diagnosis.outcome import Outcome
-from pumice.diagnosis.pod_reasons import dependency, last_lines
-from pumice.diagnosis.pod_reasons import why_pod as why_pod_of
+from pumice.diagnosis.pod_waits import dependency, last_lines
+from pumice.diagnosis.pod_waits import why_pod as why_pod_of
 from pumice.diagnosis.why import END_CODES, Hint, Why, WhyCode, sentence, success_text
 from pumice.engines.local.scheduling.run_queue import why_it_waits
 from pumice.model.snapshot import PodPhase

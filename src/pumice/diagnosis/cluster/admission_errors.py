@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pumice.diagnosis.cluster.cause import Cause, amount, shortage, shortage_text
 from pumice.diagnosis.cluster.objects import quantities
+from pumice.diagnosis.cluster.reading import Cause, amount, shortage, shortage_text
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, Shortage, WhyCode
 from pumice.model.quantity import Quantity

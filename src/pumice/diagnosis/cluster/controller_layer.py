@@ -8,10 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.diagnosis.cluster.admission_errors import read_refusal
-from pumice.diagnosis.cluster.cause import Cause, event_line
 from pumice.diagnosis.cluster.gang_layer import missing_queue
 from pumice.diagnosis.cluster.objects import Lease
-from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, PodReading, Unread, event_line, known
 from pumice.diagnosis.outcome import held_text
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode

@@ -9,9 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.diagnosis.cluster.admission_errors import read_refusal
-from pumice.diagnosis.cluster.cause import Cause, event_line, shortage, shortage_text
 from pumice.diagnosis.cluster.objects import NATIVE_SCHEDULED, OPEN, ROOT_QUEUE, Condition, PodGroup, Queue, quantities
-from pumice.diagnosis.cluster.reading import ClusterReading, Unread, known
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, Unread, event_line, known, shortage, shortage_text
 from pumice.diagnosis.cluster.scheduler_layer import room_cause
 from pumice.diagnosis.cluster.scheduler_text import gang_sentence, read_gang_text, read_scheduler_text
 from pumice.diagnosis.cluster.volume_layer import volume_cause

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.diagnosis.cluster.cause import shortage
 from pumice.diagnosis.cluster.objects import Node, Taint, quantities
-from pumice.diagnosis.cluster.reading import PodReading
+from pumice.diagnosis.cluster.reading import PodReading, shortage
 from pumice.diagnosis.why import Shortage
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity

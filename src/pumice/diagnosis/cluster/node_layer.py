@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.diagnosis.cluster.cause import Cause, event_line, pod_line
 from pumice.diagnosis.cluster.objects import ContainerStatus
-from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, known
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, PodReading, event_line, known, pod_line
 from pumice.diagnosis.pod_ends import (
     CODE_CONTAINER,
     NOT_UNPACKED,

@@ -8,9 +8,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pumice.diagnosis.cluster.cause import Cause, amount, event_line, pod_line, shortage_text
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits, give_nodes
-from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.cluster.reading import (
+    Cause,
+    ClusterReading,
+    PodReading,
+    Unread,
+    amount,
+    event_line,
+    known,
+    pod_line,
+    shortage_text,
+)
 from pumice.diagnosis.cluster.scheduler_text import read_scheduler_text
 from pumice.diagnosis.cluster.volume_layer import volume_cause
 from pumice.diagnosis.pod_ends import in_words

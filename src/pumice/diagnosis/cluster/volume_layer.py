@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pumice.diagnosis.cluster.cause import Cause, event_line, pod_line
 from pumice.diagnosis.cluster.objects import Claim
-from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, PodReading, Unread, event_line, known, pod_line
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.pod_waits import missing_claims_sentence
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode

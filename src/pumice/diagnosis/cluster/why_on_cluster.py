@@ -14,7 +14,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pumice.diagnosis.cluster.cause import Cause
 from pumice.diagnosis.cluster.controller_layer import (
     dependency,
     no_controller,
@@ -25,7 +24,7 @@ from pumice.diagnosis.cluster.controller_layer import (
 )
 from pumice.diagnosis.cluster.gang_layer import gang_cause, incomplete_gang, queue_cause
 from pumice.diagnosis.cluster.node_layer import container_cause, lost_node_cause, readiness_cause
-from pumice.diagnosis.cluster.reading import ClusterReading, Unread, known
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, Unread, known
 from pumice.diagnosis.cluster.scheduler_layer import scheduler_cause
 from pumice.diagnosis.cluster.volume_layer import missing_claim_cause, mount_cause, unbound_claim_cause
 from pumice.diagnosis.pod_ends import in_words

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.diagnosis.cluster.cause import amount, event_line, pod_line, shortage, shortage_text
+from pumice.diagnosis.cluster.reading import amount, event_line, pod_line, shortage, shortage_text
 from pumice.diagnosis.why import EvidenceLine
 from pumice.model.quantity import Quantity
 from tests.unit.diagnosis.cluster.readings import NOW, event, pod

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.diagnosis.cluster.cause import Cause
 from pumice.diagnosis.cluster.gang_layer import gang_cause, incomplete_gang, queue_cause
 from pumice.diagnosis.cluster.objects import PodGroup
-from pumice.diagnosis.cluster.reading import ClusterReading
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading
 from pumice.diagnosis.why import WhyCode
 from tests.builders import a_task
 from tests.unit.diagnosis.cluster.readings import (

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.diagnosis.cluster.cause import Cause
-from pumice.diagnosis.cluster.reading import ClusterReading, requests_by_node
+from pumice.diagnosis.cluster.reading import Cause, ClusterReading, requests_by_node
 from pumice.diagnosis.cluster.scheduler_layer import scheduler_cause
 from tests.builders import a_container, a_task, a_template
 from tests.unit.diagnosis.cluster.readings import GPU, NOW, event, job, needs, node, pod, reading, unscheduled
