@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pumice.store.history.event_log import LoggedEvent
 from pumice.ui.detail_values import (
-    Event,
     Events,
     File,
     Firing,
@@ -84,7 +84,7 @@ def events() -> Events:
         (0, "Normal", "Created", "8 pods", "", 8),
     )
     items = tuple(
-        Event(seq=i, time=after(time), type=kind, reason=reason, message=message, pod=pod, count=count)
+        LoggedEvent(seq=i, time=after(time), type=kind, reason=reason, message=message, pod=pod, count=count)
         for i, (time, kind, reason, message, pod, count) in enumerate(rows)
     )
     return Events(total=17, items=items)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pumice.client.observer import Scope
+from pumice.store.history.event_log import LoggedEvent
 from pumice.store.history.run_history import PhaseSpan
 from pumice.ui.values import Info, Job, PodState, RetryBudget, Value
 
@@ -264,23 +265,11 @@ class Rendered(Value, frozen=True):
     message: str = ""
 
 
-class Event(Value, frozen=True):
-    seq: int
-    time: dt.datetime
-    type: str  # Normal or Warning
-    reason: str
-    message: str
-    pod: str = ""
-    attempt: int = 1
-    count: int = 1
-    pods: tuple[str, ...] = ()  # all that it is about
-
-
 class Events(Value, frozen=True):
     """`GET …/events`, the newest first."""
 
     total: int
-    items: tuple[Event, ...]
+    items: tuple[LoggedEvent, ...]
     after: int | None = None
 
 

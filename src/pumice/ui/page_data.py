@@ -15,22 +15,19 @@ from pumice.client.observer import ListedRun, Observed, Observer
 from pumice.diagnosis.failures import Failure
 from pumice.model.job import TaskSpec
 from pumice.runtime.recently_used import RecentlyUsed
-from pumice.store.history.event_log import LoggedEvent
 from pumice.ui.data.actions import act, action_plan
-from pumice.ui.data.jobs import JobData, counts
+from pumice.ui.data.jobs import JobData, RunList, counts
 from pumice.ui.data.logs import RunLog
 from pumice.ui.data.machine import info
 from pumice.ui.data.metrics import RunSeries, metrics
 from pumice.ui.data.pods import PodFacts, common_limits, page_of, pod_names, pod_page
 from pumice.ui.data.policies import file, policies, yaml_of
 from pumice.ui.data.rendered import RenderedPods
-from pumice.ui.data.runs import RunList
 from pumice.ui.data.states import attempt_states
 from pumice.ui.data.timeline import timeline
 from pumice.ui.detail_values import (
     ActionPlan,
     ActionResult,
-    Event,
     Events,
     File,
     Frame,
@@ -191,7 +188,7 @@ class PageData:
         def page(seen: Observed) -> Events:
             log = seen.history.events
             newest = [each for each in log.newest() if before is None or each.seq < before]
-            items = tuple(map(_event, newest[:_MOST_EVENTS]))
+            items = tuple(newest[:_MOST_EVENTS])
             return Events(total=log.total, items=items, after=items[-1].seq if len(newest) > _MOST_EVENTS else None)
 
         return await self._read(query.uid, page)
@@ -335,20 +332,6 @@ class PageData:
 
 def _attempt(seen: Observed, query: JobQuery) -> int:
     return seen.history.attempt if query.attempt is None else query.attempt
-
-
-def _event(logged: LoggedEvent) -> Event:
-    return Event(
-        seq=logged.seq,
-        time=logged.time,
-        type=logged.severity,
-        reason=logged.reason,
-        message=logged.message,
-        pod=logged.pods[0] if len(logged.pods) == 1 else "",
-        attempt=logged.attempt,
-        count=logged.count,
-        pods=tuple(logged.pods),
-    )
 
 
 def _window(log: RunLog, chosen: LogFilter, query: JobQuery, failure: Failure | None) -> LogWindow:

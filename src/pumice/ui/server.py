@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from pumice.runtime.http_server import HttpServer
 from pumice.store.run_errors import ConnectionFailed, NoSuchRun, RunError
 from pumice.ui import pages
 from pumice.ui.data.actions import ACTIONS
-from pumice.ui.data.runs import NoSuchJobError
+from pumice.ui.data.jobs import NoSuchJobError
 from pumice.ui.detail_values import Frame, LogWindow
 from pumice.ui.page_data import PageData
 from pumice.ui.queries import OVERVIEW, BadQueryError, JobQuery, group_of_query
@@ -49,7 +50,11 @@ class PageServer:
     def __post_init__(self) -> None:
         self.data = PageData(self.backend)
         self.streams = Streams(self.data)
-        self._files = _static_files()
+        # They are few and small, and so no request is used as a path.
+        for file in files("pumice.ui").joinpath("static").iterdir():
+            kind = _TYPES.get(Path(file.name).suffix)
+            if kind is not None:
+                self._files[file.name] = (file.read_bytes(), kind)
         data = self.data
         app = web.Application(middlewares=[self.gate.middleware, self._errors], client_max_size=_LARGEST_BODY)
         app.router.add_get("/", self._jobs_page)
@@ -203,13 +208,3 @@ def _html(text: str, status: int = 200) -> web.Response:
 
 def _json(value: Value | dict[str, str], status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)
-
-
-def _static_files() -> dict[str, tuple[bytes, str]]:
-    """Read the static files at the start. They are few and small, and so no request is used as a path."""
-    found = {}
-    for path in files("pumice.ui").joinpath("static").iterdir():
-        kind = next((kind for suffix, kind in _TYPES.items() if path.name.endswith(suffix)), None)
-        if kind is not None:
-            found[path.name] = (path.read_bytes(), kind)
-    return found

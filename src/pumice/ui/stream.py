@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from pumice.store.run_errors import RunError
-from pumice.ui.data.runs import NoSuchJobError
+from pumice.ui.data.jobs import NoSuchJobError
 from pumice.ui.page_data import PageData, SeenJobs
 from pumice.ui.pages import draw_lines
 from pumice.ui.queries import JobPosition, JobQuery

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
@@ -12,7 +11,6 @@ from pumice.diagnosis.hang import PY_SPY, hang_groups
 from pumice.diagnosis.verdict import FailedPod, Verdict
 from pumice.diagnosis.verdict_lines import verdict_rows
 from pumice.ui.detail_values import JobView, PodPage, PodRow, Rendered, RenderedItem, Volume
-from pumice.ui.marks import count_words
 from pumice.ui.values import Holder, Job, Waiting
 from pumice.ui.words import KIB, duration, plural, query
 
@@ -37,10 +35,6 @@ def rows_by_pod(pods: PodPage | None) -> dict[str, PodRow]:
 
 def by_task(rows: Iterable[PodRow]) -> list[tuple[str, list[PodRow]]]:
     return [(task, list(members)) for task, members in groupby(rows, key=lambda row: row.task)]
-
-
-def state_words(rows: Iterable[PodRow]) -> str:
-    return count_words(Counter(row.state for row in rows))
 
 
 def cell_words(groups: Mapping[str, int]) -> str:
@@ -152,10 +146,10 @@ def message_parts(text: str, q: str) -> Iterator[tuple[str, list[str]]]:
         if part:
             yield " ".join(style), pattern.split(part) if pattern else [part]
         if match:
-            style, at = sgr(style, match[1]), match.end()
+            style, at = _sgr(style, match[1]), match.end()
 
 
-def sgr(style: tuple[str, ...], codes: str) -> tuple[str, ...]:
+def _sgr(style: tuple[str, ...], codes: str) -> tuple[str, ...]:
     """Return the classes after an escape sequence for colours: bold, dim and the 16 colours."""
     for code in codes.split(";"):
         value = int(code or "0")
@@ -189,7 +183,7 @@ def others_words(verdict: Verdict) -> str:
     return f"{verdict.followers[0].pod} only followed." if count else ""
 
 
-def followers_words(pods: Sequence[FailedPod]) -> str:
+def _followers_words(pods: Sequence[FailedPod]) -> str:
     """Return `master-0 (exit code 1, 0.3 s later) and worker-0 to worker-6 (exit code 1, 0.4 to 0.9 s later)`."""
     groups: dict[tuple[str, str], list[FailedPod]] = {}
     for each in pods:
@@ -209,7 +203,7 @@ def followers_words(pods: Sequence[FailedPod]) -> str:
 
 def verdict_facts(job: Job, verdict: Verdict) -> Rows:
     """Return the rows of the verdict, as a terminal shows them. Logs are on the page themselves."""
-    shorter = {"then": followers_words(verdict.followers), "also failed": followers_words(verdict.independent)}
+    shorter = {"then": _followers_words(verdict.followers), "also failed": _followers_words(verdict.independent)}
     rows = [(name, shorter.get(name, text)) for name, text in verdict_rows(verdict) if name not in {"log", "logs"}]
     if job.before:
         rows.insert(_position(rows, "policy", "next"), ("before", job.before))

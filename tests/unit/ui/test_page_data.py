@@ -18,7 +18,7 @@ from pumice.client.local.local_backend import LocalBackend
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.store.files.run_store import RECORD, RunStore
 from pumice.ui import pages
-from pumice.ui.data.runs import NoSuchJobError
+from pumice.ui.data.jobs import NoSuchJobError
 from pumice.ui.detail_values import Frame
 from pumice.ui.queries import OVERVIEW, TABS, BadQueryError, JobPosition, JobQuery, group_of_query
 from pumice.ui.values import Group, Job, PodState

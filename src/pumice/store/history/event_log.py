@@ -76,12 +76,13 @@ _AFTER_LOSS: Final[Mapping[str, str]] = {QUEUED: "; its pods start again", Phase
 class LoggedEvent(Struct):
     seq: int
     time: dt.datetime
-    severity: str
+    type: str  # Normal or Warning
     reason: str
     message: str
-    attempt: int
+    pod: str = ""  # the only one that it is about
+    attempt: int = 1
     count: int = 1
-    pods: list[str] = field(default_factory=list)
+    pods: list[str] = field(default_factory=list)  # all of them
 
 
 class Mark(Struct, frozen=True):
@@ -171,6 +172,7 @@ class EventLog(Struct):
         if known is not None:
             event.count = known.count + 1
             event.pods = list(dict.fromkeys([*known.pods, *event.pods]))[:_MOST_PODS]
+        event.pod = event.pods[0] if len(event.pods) == 1 else ""
         self._events[key] = event
 
     def about(self, status: JobStatus) -> str:
@@ -214,4 +216,4 @@ def loss_text(lost: Lost) -> str:
 
 def _logged(entry: Entry, message: str, attempt: int, *, warning: bool) -> LoggedEvent:
     severity = str(Severity.WARNING if warning else Severity.NORMAL)
-    return LoggedEvent(entry.seq, entry.time, severity, entry.kind, message, attempt)
+    return LoggedEvent(entry.seq, entry.time, severity, entry.kind, message, attempt=attempt)

@@ -1,13 +1,13 @@
-"""The list of jobs, and one job: values from the history of a run, and from the queue."""
+"""All runs in the order of the list, one run by its uid; the list, and one job: from the history, and the queue."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,11 +21,11 @@ from pumice.model.findings import SPEC
 from pumice.reconcile.ledger import most_attempts
 from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.logs.log_source import LogBatch, stream_of
-from pumice.store.run_errors import NoSuchRun, RunError
+from pumice.store.logs.numbered_log import NumberedLog
+from pumice.store.run_errors import InvalidOption, NoSuchRun, RunError
 from pumice.store.run_record import RunStatus
 from pumice.ui.data.actions import actions_of
 from pumice.ui.data.machine import waiting
-from pumice.ui.data.runs import RunList, key_of
 from pumice.ui.data.states import (
     AttemptStates,
     attempt_states,
@@ -51,7 +51,77 @@ from pumice.ui.values import (
 PAGE: Final = 200
 _MOST_ROWS: Final = 1000
 _LONGEST_LINE: Final = 500
+_MOST_GONE: Final = 1000
+_RANKS: Final = {Group.ACTIVE: 0, Group.WAITING: 1, Group.SUSPENDED: 1}
 _SUFFIXES: Final = {1: "st", 2: "nd", 3: "rd"}
+T = TypeVar("T")
+
+
+class NoSuchJobError(LookupError):
+    """No run has this uid. `gone` has the name of a run that was removed while the page was open, and when."""
+
+    def __init__(self, uid: str, gone: tuple[str, dt.datetime] | None = None) -> None:
+        super().__init__(f"{uid}: no run has this uid" if gone is None else f"{gone[0]} was deleted, with its record")
+        self.gone = gone
+
+
+@dataclass(slots=True)
+class RunList:
+    backend: Backend
+    observer: Observer
+    # Runs that were removed while the page was open, by uid: NAME:N, and when it was noticed.
+    gone: RecentlyUsed[str, tuple[str, dt.datetime]] = field(default_factory=lambda: RecentlyUsed(_MOST_GONE))
+    _read: Sequence[ListedRun] = ()
+    _sorted: Sequence[ListedRun] = ()
+    _refs: Mapping[str, RunRef] = field(default_factory=dict)  # of those that can be read, by uid
+
+    async def read(self) -> Sequence[ListedRun]:
+        """Return all runs, in the order of the list: the same object until a run has changed."""
+        runs = await self.observer.runs()
+        if runs is not self._read:
+            refs = {each.ref.uid: each.ref for each in runs if not each.damaged}
+            for uid, ref in self._refs.items():
+                if uid not in refs:
+                    self.gone.keep(uid, (str(ref), self.backend.now()))
+            # Active runs first, then those that wait, then those that ended, the newest first.
+            order = sorted(
+                runs, key=lambda run: (_RANKS.get(GROUPS[run.outcome], 2), -(run.finished or run.created).timestamp())
+            )
+            self._read, self._sorted, self._refs = runs, order, refs
+        return self._sorted
+
+    async def find(self, uid: str) -> RunRef:
+        """Return the run of a uid, or of a name such as `ddp:3`. Raises NoSuchJobError, StoreError."""
+        if uid not in self._refs:
+            await self.read()
+        if uid in self._refs:
+            return self._refs[uid]
+        try:
+            return await self.backend.find(uid)
+        except (NoSuchRun, InvalidOption) as error:
+            raise NoSuchJobError(uid, self.gone.get(uid)) from error
+
+    async def observe(self, uid: str) -> Observed:
+        """Return a run of which the page shows more than a row. Raises NoSuchJobError, StoreError."""
+        return await self._ask(self.observer.observe, uid)
+
+    async def log(self, uid: str) -> NumberedLog:
+        """Return the log of a run. Raises NoSuchJobError, StoreError."""
+        return await self._ask(self.observer.log, uid)
+
+    async def _ask(self, question: Callable[[RunRef], Awaitable[T]], uid: str) -> T:
+        ref = await self.find(uid)
+        try:
+            return await question(ref)
+        except NoSuchRun as error:
+            self.observer.forget()
+            await self.read()
+            raise NoSuchJobError(uid, self.gone.get(ref.uid)) from error
+
+
+def key_of(run: ListedRun) -> str:
+    """Return what names a run in the list; one whose record cannot be read has no uid."""
+    return run.ref.uid or f"{run.ref.namespace}/{run.ref}"
 
 
 @dataclass(slots=True)

@@ -77,12 +77,12 @@ class Scale:
         step = next((step for step in STEPS if self.seconds / step <= TICKS), STEPS[-1])
         count = int(self.seconds / step)
         return [
-            (self.left + (100 - self.left) * index * step / self.seconds, tick_words(index * step))
+            (self.left + (100 - self.left) * index * step / self.seconds, _tick_words(index * step))
             for index in range(count + 1)
         ]
 
 
-def tick_words(seconds: float) -> str:
+def _tick_words(seconds: float) -> str:
     """Return a round time from the start."""
     if seconds == 0:
         return "0"
@@ -264,7 +264,7 @@ def close_up(picture: Picture, line: Lifeline) -> CloseUp:
     return CloseUp(bar, mark, right, f"{words}  {end:+.1f} s", late=right > LATE)
 
 
-def surface_path(picture: Picture, edge: Callable[[StateCounts], tuple[int, int]]) -> str:
+def _surface_path(picture: Picture, edge: Callable[[StateCounts], tuple[int, int]]) -> str:
     """Return the path of the surface between two counts over time."""
     total = max(1, picture.timeline.total)
     points = [(picture.scale.at(each.time) * 10, *edge(each)) for each in picture.timeline.buckets]
@@ -279,9 +279,9 @@ def surfaces(picture: Picture) -> tuple[str, str, str]:
     """Return the paths of the pods that wait, that run and that are done."""
     total = max(1, picture.timeline.total)
     return (
-        surface_path(picture, lambda each: (total - each.waiting, total)),
-        surface_path(picture, lambda each: (each.done, each.done + each.running)),
-        surface_path(picture, lambda each: (0, each.done)),
+        _surface_path(picture, lambda each: (total - each.waiting, total)),
+        _surface_path(picture, lambda each: (each.done, each.done + each.running)),
+        _surface_path(picture, lambda each: (0, each.done)),
     )
 
 
