@@ -95,7 +95,12 @@ class SampleWriter(Struct):
     def append(self, t: float, time: dt.datetime, found: Sequence[tuple[SampledPod, Usage]]) -> int:
         """Return the size of the file. Raises OSError, as on a full disk; then the round is lost."""
         if self._descriptor < 0:
-            self._open()
+            # Continue what another process may have begun, without its last record if that is incomplete.
+            path = self.directory / FILE
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            size = os.fstat(self._descriptor).st_size
+            os.ftruncate(self._descriptor, size - size % _RECORD)
+            self._next = 1 + max((fields[3] for _, fields in _records(path) if fields[0] == _IS_POD), default=-1)
         records = [_ROUND.pack(_IS_ROUND, 0, 0, 0, t, time.timestamp())]
         numbers = dict(self._numbers)
         for pod, usage in found:
@@ -121,14 +126,6 @@ class SampleWriter(Struct):
         if written == len(content):
             self._numbers = numbers
         return size + written
-
-    def _open(self) -> None:
-        """Continue what another process may have begun, without its last record if that is incomplete."""
-        path = self.directory / FILE
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        size = os.fstat(self._descriptor).st_size
-        os.ftruncate(self._descriptor, size - size % _RECORD)
-        self._next = 1 + max((fields[3] for _, fields in _records(path) if fields[0] == _IS_POD), default=-1)
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -60,7 +60,7 @@ class CodeWatch:
 
 def _load() -> None:
     """Load what looks at code: not before the first pods run, and not late, when it may be that of another version."""
-    import pumice.store.code.code_changes  # noqa: F401, PLC0415 - see above
+    import pumice.store.code.recording  # noqa: F401, PLC0415 - see above
 
 
 def _code_change(directory: Path) -> CodeChange | None:
@@ -68,9 +68,13 @@ def _code_change(directory: Path) -> CodeChange | None:
     code = read_code(directory)
     if code is None:
         return None
-    from pumice.store.code.code_changes import changed_files  # noqa: PLC0415 - see `_load`
     from pumice.store.code.git_index import GitError  # noqa: PLC0415 - see `_load`
-    from pumice.store.code.recording import SCAN_SECONDS, SECONDS, deadline  # noqa: PLC0415 - see `_load`
+    from pumice.store.code.recording import (  # noqa: PLC0415 - see `_load`
+        SCAN_SECONDS,
+        SECONDS,
+        changed_files,
+        deadline,
+    )
 
     try:
         changes = changed_files(code, deadline(SECONDS), deadline(SCAN_SECONDS))

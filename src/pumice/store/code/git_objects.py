@@ -111,16 +111,14 @@ class ObjectStore:
             raise GitError(f"object {wanted.hex()} cannot be read") from error
         actual, content = found or ("", b"")
         if not actual:
-            raise MissingObjectError(f"object {wanted.hex()} is not in the repository{self._borrowed()}")
+            borrows = ""
+            with suppress(OSError):
+                self._common.stat("objects/info/alternates")
+                borrows = ", which borrows objects of another one (objects/info/alternates); these are not read"
+            raise MissingObjectError(f"object {wanted.hex()} is not in the repository{borrows}")
         if actual != kind or object_id(actual, content) != wanted:
             raise GitError(f"object {wanted.hex()} is damaged")
         return content
-
-    def _borrowed(self) -> str:
-        with suppress(OSError):
-            self._common.stat("objects/info/alternates")
-            return ", which borrows objects of another one (objects/info/alternates); these are not read"
-        return ""
 
     def tree_of(self, commit: bytes) -> bytes:
         """Return the id of the tree of a commit. Raises GitError."""

@@ -1,6 +1,7 @@
-"""Records the code of a directory: the commit, what differs from it, and the contents that fit.
+"""Records the code of a directory: the commit, what differs from it, and the contents that fit; and what changed since.
 
-Git's index is believed about unchanged files only where there are too many to read them all.
+Git's index is believed about unchanged files only where there are too many to read them all. New files are no change:
+pods write files there, too.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.store.code.beneath import Directory
-from pumice.store.code.git_index import SUBMODULE, GitError, IndexEntry, IndexTrees, LateError, TreeEntry, object_id
+from pumice.store.code.git_index import SUBMODULE, GitError, IndexTrees, LateError, TreeEntry, object_id
 from pumice.store.code.git_objects import MissingObjectError, tree_changes
 from pumice.store.code.git_repository import Repository, open_repository
 from pumice.store.code.patches import make_patch
@@ -183,7 +185,12 @@ class _Recording:
         for path, found in stats.items():
             entry, was = tracked.get(path), base.get(path)
             same = entry is not None and was is not None and entry.object_id == was.object_id
-            if verify or not same or entry is None or not _is_as_in_index(entry, found):
+            if verify or not same or entry is None or entry.stage:
+                yield path
+                continue
+            low = (1 << 32) - 1
+            in_index = (entry.mtime, entry.size, entry.inode, stat.S_IFMT(entry.mode))
+            if in_index != (found.st_mtime_ns, found.st_size & low, found.st_ino & low, stat.S_IFMT(found.st_mode)):
                 yield path
 
     def _read(self, path: str, base: TreeEntry | None) -> RecordedFile | None:
@@ -264,7 +271,76 @@ def read_file(directory: Directory, path: str, late: _Late) -> ReadFile:
         os.close(descriptor)
 
 
-def _is_as_in_index(entry: IndexEntry, found: os.stat_result) -> bool:
-    low = (1 << 32) - 1
-    same = found.st_mtime_ns == entry.mtime and found.st_size & low == entry.size and found.st_ino & low == entry.inode
-    return same and not entry.stage and stat.S_IFMT(found.st_mode) == stat.S_IFMT(entry.mode)
+class CodeChanges(Struct, frozen=True):
+    files: tuple[str, ...]  # recorded files that changed or are gone
+    is_complete: bool = True  # false: the time was up before all of them were compared
+
+
+def changed_files(
+    before: RunCode, is_late: Callable[[], bool], scan_late: Callable[[], bool] | None = None
+) -> CodeChanges:
+    """Return which recorded files changed or are gone. Raises OSError and GitError."""
+    late = _Noted(is_late)
+    now = read_directory(before.directory, late, scan_late, keep=0)
+    differing = {file.path for file in now.files if file.change != UNTRACKED} if before.commit else set()
+    known: dict[str, RecordedFile | TreeEntry] = {}
+    if before.commit and now.commit and before.commit != now.commit:
+        with suppress(LateError):  # which `late` remembers
+            known |= _commit_changes(before, now.commit, late)
+    known |= {file.path: file for file in before.files}
+    with Directory(before.directory) as directory:
+        changed = {path for path, file in known.items() if not _is_same(directory, path, file, late)}
+    if before.was_late:
+        # What is not recorded may have differed from the commit then, too.
+        return CodeChanges(tuple(sorted(changed)), is_complete=False)
+    # What equals neither the commit nor what was recorded, whose commit is the same.
+    return CodeChanges(tuple(sorted(changed | (differing - known.keys()))), not (late.was or now.was_late))
+
+
+@dataclass(slots=True)
+class _Noted:
+    """Remembers whether somebody was told that the time is up, and left something out."""
+
+    late: Callable[[], bool]
+    was: bool = False
+
+    def __call__(self) -> bool:
+        self.was = self.was or self.late()
+        return self.was
+
+
+def _commit_changes(before: RunCode, commit: str, late: Callable[[], bool]) -> dict[str, TreeEntry]:
+    """Return what the commit before had, by path from the directory, where the commit now differs.
+
+    Raises GitError, also as LateError.
+    """
+    with open_repository(before.directory, _MOST_READ, late) as repository:
+        if repository is None:
+            raise GitError(f"{before.top} is no repository any more")
+        objects = repository.objects
+        old, new = (objects.tree_of(bytes.fromhex(each)) for each in (before.commit, commit))
+        changes = tree_changes(objects.read_tree, old, objects.read_tree, new)
+    prefix = repository.prefix(before.directory)
+    return {
+        path[len(prefix) :]: entry
+        for path, entry in changes.items()
+        # A file that the commit did not have is new, or was recorded as untracked.
+        if path.startswith(prefix) and entry is not None and entry.mode != SUBMODULE
+    }
+
+
+def _is_same(directory: Directory, path: str, before: RecordedFile | TreeEntry, late: Callable[[], bool]) -> bool:
+    with suppress(OSError):
+        found = directory.stat(path)
+        if stat.S_ISLNK(found.st_mode):
+            target = directory.link(path)
+            if isinstance(before, RecordedFile):
+                return before.link == target
+            return before.object_id == object_id("blob", os.fsencode(target))
+        if isinstance(before, RecordedFile) and not before.sha256:
+            return before.change != DELETED and before.size == found.st_size
+        file = read_file(directory, path, late)
+        if isinstance(before, RecordedFile):
+            return file.sha256 in ("", before.sha256)
+        return file.blob in (b"", before.object_id)
+    return isinstance(before, RecordedFile) and before.change == DELETED

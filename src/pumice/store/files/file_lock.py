@@ -39,13 +39,6 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether a process has the lock. Makes no file."""
-    with suppress(OSError), path.open("rb+", buffering=0) as file:
-        return not lock_at_once(file)
-    return False
-
-
 def wait_until_free(path: Path) -> None:
     """Return when no process has the lock. Makes no file."""
     with suppress(FileNotFoundError), path.open("rb+", buffering=0) as file:

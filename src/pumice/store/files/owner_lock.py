@@ -14,7 +14,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct
 
-from pumice.store.files.file_lock import is_locked, take_lock
+from pumice.store.files.file_lock import lock_at_once, take_lock
 
 FILE: Final = "owner.lock"
 _LIMIT: Final = 4096
@@ -66,7 +66,9 @@ class OwnerLock(Struct, frozen=True):
 
 def is_owned(directory: Path) -> bool:
     """Return whether a process holds the lock."""
-    return is_locked(directory / FILE)
+    with suppress(OSError), (directory / FILE).open("rb+", buffering=0) as file:
+        return not lock_at_once(file)
+    return False
 
 
 def read_owner(directory: Path, name: str = FILE) -> Owner:

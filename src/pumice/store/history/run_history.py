@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -190,7 +191,11 @@ class RunHistory(Struct):
         A status is decided before it is written, so a pod may have succeeded in between. It saw every pod that changed
         before the status before it was written.
         """
-        status = next((found for each in reversed(self._job_statuses) if (found := _decode_status(each))), None)
+        status: JobStatus | None = None
+        for entry in self._job_statuses:
+            with suppress(msgspec.ValidationError, msgspec.DecodeError):  # a damaged one
+                written = decode_entry(StatusWritten.__name__, entry.data)
+                status = written.status if isinstance(written, StatusWritten) else status
         if status is None:
             return JobStatus()
         ledger = record_successes(read_ledger(status), job, [*self._successes[1], *self._successes[0]])
@@ -348,12 +353,3 @@ def _kept_pods(pods: Mapping[str, ObservedPod], restart: Restart | None) -> dict
         case Restart(RestartKind.TARGETS, targets=targets):
             return {name: pod for name, pod in pods.items() if pod.index not in targets.get(pod.task, NONE)}
     return {}
-
-
-def _decode_status(entry: Entry) -> JobStatus | None:
-    """Return the status of the job that an entry has; None for a damaged one."""
-    try:
-        written = decode_entry(StatusWritten.__name__, entry.data)
-    except (msgspec.ValidationError, msgspec.DecodeError):
-        return None
-    return written.status if isinstance(written, StatusWritten) else None

@@ -89,7 +89,13 @@ class LogReader(Struct):
                 source.unindexed = rank - len(self._sources)
         if not self._began:
             self._began = True
-            self._skip(newest)
+            if self.selection.since:
+                self._skip_before(self.selection.since)
+            if self.selection.tail is not None:
+                starts = {source: source.end() for source in self._sources.values()}
+                starts.update(self._backwards(self.selection.tail, newest))
+                for source, at in starts.items():
+                    source.at = at
         for batches in _merged(list(self._sources.values()), newest):
             found = batches if self.selection.grep is None else list(self._matching(batches))
             if found:
@@ -111,17 +117,6 @@ class LogReader(Struct):
         if not self._sources:
             self._find_sources()
         return max((source.newest_sequence() for source in self._sources.values()), default=0)
-
-    def _skip(self, newest: int) -> None:
-        """Go to the first lines that are shown."""
-        if self.selection.since:
-            self._skip_before(self.selection.since)
-        if self.selection.tail is None:
-            return
-        starts = {source: source.end() for source in self._sources.values()}
-        starts.update(self._backwards(self.selection.tail, newest))
-        for source, at in starts.items():
-            source.at = at
 
     def _skip_before(self, time: int) -> None:
         """Skip all up to the last batch that is older, whichever log it is in."""

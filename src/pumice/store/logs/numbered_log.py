@@ -146,9 +146,6 @@ class NumberedLog:
             rows.append((mark.seq, _NO_LOG, len(self.marks), 0, 1, mark.time, 0))
             self.marks.append(mark)
         rows.sort()
-        self._add(rows)
-
-    def _add(self, rows: Sequence[Row]) -> None:
         for seq, number, begin, size, lines, moment, flags in rows:
             self.seqs.append(seq)
             self.part.append(number)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.store.code.code_changes import CodeChanges, changed_files
-from pumice.store.code.recording import deadline, read_directory
+from pumice.store.code.recording import CodeChanges, changed_files, deadline, read_directory
 from pumice.store.code.run_code import RunCode
 from tests.unit.store.code.repositories import git, make_repository, write
 

@@ -75,7 +75,7 @@ def stored_run(owned: OwnedRun) -> LocalRun:
 def _load_modules(job: Mapping[str, Any], options: RunOptions) -> None:
     """Load what is otherwise loaded late: an upgrade of Pumice under a running process must not mix two versions."""
     import pumice.engines.local.plain_processes.process_sandbox  # noqa: PLC0415 - see above
-    import pumice.store.code.code_changes  # noqa: PLC0415 - see above
+    import pumice.store.code.recording  # noqa: PLC0415 - see above
 
     if options.pull:
         import pumice.engines.local.registry.pull  # noqa: F401, PLC0415 - loads aiohttp, which takes long
