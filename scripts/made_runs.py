@@ -24,7 +24,7 @@ from pumice.client.loading import load, origin_of
 from pumice.diagnosis.failures import Failures
 from pumice.diagnosis.verdict import Evidence, judge
 from pumice.engines.local.preparation.new_record import gang_pods
-from pumice.engines.local.runs.recorder import Recorder
+from pumice.engines.local.runs import Recorder
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest

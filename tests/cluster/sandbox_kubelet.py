@@ -23,8 +23,8 @@ from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.engines.local.stored_data import make_claim_directories
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.claims import make_claim_directories
 from pumice.engines.local.volumes.volume_plan import Step, WriteFiles
 from pumice.model import keys
 from pumice.model.problem import Problem

@@ -32,7 +32,7 @@ from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.local_run import LocalRun
 from pumice.engines.local.preparation.new_record import new_record
 from pumice.engines.local.preparation.run_plan import check
-from pumice.engines.local.runs.recorder import Recorder
+from pumice.engines.local.runs import Recorder
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.plan import Waiting
@@ -40,7 +40,7 @@ from pumice.engines.local.scheduling.reservations import live_reservations, rese
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
-from pumice.engines.local.service.recovery import recover
+from pumice.engines.local.service.queued_runs import recover
 from pumice.engines.local.supervisor import leased_process, process
 from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
 from pumice.model.status import JobStatus

@@ -16,7 +16,7 @@ SUPERVISOR = """
 import pathlib, sys, time
 from pumice.store.run_end import RunEnded
 from pumice.store.files.owner_lock import OwnerLock
-from pumice.engines.local.runs.recorder import append
+from pumice.engines.local.runs import append
 from pumice.store.files.run_store import RunStore
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus

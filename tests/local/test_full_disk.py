@@ -73,7 +73,7 @@ def submit_at_each_write(directory: Path) -> None:
 def journal_at_each_write(directory: Path) -> None:
     """However full the disk gets, the last entries of a run and its last status are stored; the log has a gap."""
     from pumice.engines.local.clock import elapsed, wall_clock
-    from pumice.engines.local.runs.recorder import Recorder
+    from pumice.engines.local.runs import Recorder
     from pumice.model.job import Job
     from pumice.store.files.run_store import StoredRun
     from pumice.store.history.stored_history import StoredHistory

@@ -16,7 +16,7 @@ import pytest
 from pumice.client.backend import StopRun
 from pumice.client.local.connections import connected
 from pumice.client.local.local_backend import LocalBackend
-from pumice.engines.local.runs.lost_runs import settle_lost_runs
+from pumice.engines.local.runs import settle_lost_runs
 from pumice.store.files.run_store import RunStore
 from pumice.store.run_errors import ConnectionFailed
 from tests.fork_server import fork_server

@@ -21,7 +21,7 @@ from pumice.engines.local.scheduling.plan import Waiting
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
-from pumice.engines.local.service.recovery import recover
+from pumice.engines.local.service.queued_runs import recover
 from pumice.store.files.owner_lock import FILE, Owner, OwnerLock
 from pumice.store.files.retention import prune
 from pumice.store.files.run_store import RunStore, StoredRun

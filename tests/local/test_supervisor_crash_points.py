@@ -19,7 +19,7 @@ from pumice.client.local.connections import call
 from pumice.client.local.lease import LocalLease
 from pumice.client.local.local_backend import LocalBackend
 from pumice.engines.local.service import queued_runs
-from pumice.engines.local.service.recovery import recover
+from pumice.engines.local.service.queued_runs import recover
 from pumice.engines.local.supervisor import leased_process
 from pumice.model.vocabulary import SUSPENDED
 from pumice.reconcile.ledger import read_ledger

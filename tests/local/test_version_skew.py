@@ -18,11 +18,10 @@ from pumice.client.local.run_reader import ref_of
 from pumice.engines.local.daemon import connections
 from pumice.engines.local.daemon.background import start_in_background
 from pumice.engines.local.daemon.connections import connection_to
-from pumice.engines.local.runs.lost_runs import settle_lost_runs
+from pumice.engines.local.runs import settle_lost_runs
 from pumice.engines.local.service.on_demand import connected_service
 from pumice.engines.local.service.service_paths import ServicePaths
-from pumice.engines.local.stored_data import unused_claims
-from pumice.engines.local.volumes.claims import claim_directory, make_claim_directories
+from pumice.engines.local.stored_data import claim_directory, make_claim_directories, unused_claims
 from pumice.store.files.retention import prune
 from pumice.store.files.run_store import RunStore
 from pumice.store.run_errors import StoreError, VersionMismatch

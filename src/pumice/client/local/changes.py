@@ -28,8 +28,7 @@ from pumice.client.local.run_reader import ref_of
 from pumice.client.waiting import wait
 from pumice.engines.local.daemon.connections import PATIENCE
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
-from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run
-from pumice.engines.local.runs.recorder import append
+from pumice.engines.local.runs import STOPPED, append, close_lost_run
 from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.stored_data import claims_of

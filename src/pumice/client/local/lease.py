@@ -220,7 +220,7 @@ def _record_code(settings: Settings, directory: str) -> None:
 def _closing_modules() -> tuple[Callable[[RunStore], None], Callable[[RunStore, StoredRun], None]]:
     """Load what closes a killed run. When it is needed, the modules may be those of another version."""
     # Here, beside the start of the pods.
-    from pumice.engines.local.runs.lost_runs import settle_lost_runs, wait_for_sandbox  # noqa: PLC0415 - see above
+    from pumice.engines.local.runs import settle_lost_runs, wait_for_sandbox  # noqa: PLC0415 - see above
 
     return settle_lost_runs, wait_for_sandbox
 

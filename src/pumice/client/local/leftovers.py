@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.runs.lost_runs import settle_lost_runs
+from pumice.engines.local.runs import settle_lost_runs
 from pumice.engines.local.stored_data import StoredData, stored_images, unused_claims
 from pumice.store.files.retention import FinishedRun, expired_runs, remove_runs
 from pumice.store.files.run_store import RunStore

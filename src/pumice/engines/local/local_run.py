@@ -28,10 +28,11 @@ from pumice.engines.local.preparation.reservation import Reservation, reserve
 from pumice.engines.local.preparation.run_header import run_header
 from pumice.engines.local.preparation.run_plan import Plan, check, hold_images
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.engines.local.scheduling.fit import pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.machine import read_machine
-from pumice.engines.local.scheduling.open_files import pods_and_containers, raise_open_files_limit
 from pumice.engines.local.session import LocalSession
 from pumice.model.units import whole_text
+from pumice.model.vocabulary import Action
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.store.events import Emitter, Listener, LogGate, RequestAccepted, RunWaits
 from pumice.store.files.run_store import OwnedRun
@@ -232,7 +233,7 @@ class LocalRun:
             self.gate.release()
             self._stop = suspension(self.request.job.job.name)
             self._emit(RequestAccepted(self._stop))
-            session.suspend()
+            session.engine.send(Action.ABORT_JOB)
 
     def detach(self) -> str:
         """Let the run outlive its client: it is recorded as detached. Return its name.
@@ -248,7 +249,7 @@ class LocalRun:
 
     def restart(self) -> None:
         """Restart all pods. It costs no retry."""
-        self.session.restart()
+        self.session.engine.send(Action.RESTART_JOB)
 
     async def kill(self, pod: str, number: int = signal.SIGKILL) -> bool:
         """Send a signal to the containers of a pod (`worker-0`). False if none of them runs."""

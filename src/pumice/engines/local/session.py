@@ -148,12 +148,6 @@ class LocalSession:
         else:
             self.pods.look_first(lambda: self.engine.send(Action.TERMINATE_JOB))
 
-    def suspend(self) -> None:
-        self.engine.send(Action.ABORT_JOB)
-
-    def restart(self) -> None:
-        self.engine.send(Action.RESTART_JOB)
-
     def scale(self, replicas: Mapping[str, int]) -> None:
         admitted = updated(self.engine.job, replicas)
         self.reservation.inputs.resize(admitted.job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pumice.engines.local.container_env.env import PodFacts
+from pumice.engines.local.container_env import PodFacts
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
 

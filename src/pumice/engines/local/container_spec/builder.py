@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.engines.local.container_env.env import complete_env, container_env, error_file_env, message_path
+from pumice.engines.local.container_env import complete_env, container_env, error_file_env, message_path
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.container_env.env import (
+from pumice.engines.local.container_env import (
     ConfigSources,
     PodFacts,
     container_env,

@@ -26,7 +26,7 @@ from pumice.engines.local.host_access.credentials import (
 )
 from pumice.engines.local.host_access.read_only import exposed_imports, read_only_paths, replaceable_link, with_aliases
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Manifest
 from pumice.model.problem import Option, Problem
 from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.state_directory import state_error
@@ -152,17 +152,6 @@ def check_consent(
         error.remedy = Option("allow-host-path", paths if len(paths) > 1 else paths[0])
         raise error
     return wanted
-
-
-def check_host_access(
-    settings: Settings, job: Job, manifests: Sequence[Manifest], environ: Mapping[str, str]
-) -> tuple[Sequence[HostAccess], Sequence[str]]:
-    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError.
-
-    Tasks that have no pods yet count, too: `scale` starts them without a further question.
-    """
-    templates = [{"spec": task.pod_spec} for task in job.spec.tasks if not task.replicas]
-    return check_consent(settings, [*manifests, *templates], environ), notes(settings, environ)
 
 
 def refuse_writing(mount: Mount, settings: Settings, facts: ConsentFacts) -> Problem | None:

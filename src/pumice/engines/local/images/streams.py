@@ -33,7 +33,6 @@ _READ_AT_ONCE: Final = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-_ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 
 class Bytes(Protocol):
@@ -136,12 +135,8 @@ def decompressed(source: Bytes) -> Bytes:
         return bz2.BZ2File(cast(IO[bytes], whole))
     if head.startswith(b"\xfd7zXZ\0"):
         return lzma.LZMAFile(cast(IO[bytes], whole))
-    if head.startswith(_ZSTD):
-        return _zstd(whole)
-    return whole
-
-
-def _zstd(source: io.RawIOBase) -> Bytes:
+    if not head.startswith(b"\x28\xb5\x2f\xfd"):
+        return whole
     try:
         module = importlib.import_module("compression.zstd")
     except ImportError:
@@ -150,7 +145,7 @@ def _zstd(source: io.RawIOBase) -> Bytes:
             "save the image again with gzip: `docker save`, or `skopeo copy --dest-compress-format gzip`",
         ) from None
     opener: Callable[..., Bytes] = module.ZstdFile
-    return opener(source)
+    return opener(whole)
 
 
 class _Joined(io.RawIOBase):

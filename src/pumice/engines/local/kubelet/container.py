@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from pumice.diagnosis.failure_lines import error_file_message
-from pumice.engines.local.container_env.env import message_path
+from pumice.engines.local.container_env import message_path
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
 from pumice.engines.local.kubelet.restart_policy import BackOff, restarts

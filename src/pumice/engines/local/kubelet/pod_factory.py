@@ -16,7 +16,7 @@ from pumice.diagnosis.failures import Failures
 from pumice.engines.local.clock import elapsed, now
 from pumice.engines.local.container_spec.builder import SpecBuilder
 from pumice.engines.local.container_spec.job_inputs import stop_signal
-from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
+from pumice.engines.local.container_spec.restrictions import unsupported_fields
 from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of

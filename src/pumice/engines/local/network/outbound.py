@@ -12,11 +12,10 @@ import ipaddress
 import json
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from msgspec import Struct, field
 
@@ -24,6 +23,7 @@ from pumice.engines.local.network.addresses import GATEWAY, NETWORK, proxy_env
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.sandbox.net.tunnel import INTERFACE, READY
 from pumice.engines.local.sandbox.python_start import python_start
+from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
 
@@ -146,15 +146,6 @@ class Tunnel:
             await self._process.wait()
 
 
-class NetworkSandbox(Protocol):
-    """A sandbox as far as outbound traffic needs it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    async def listen(self, address: str, port: int) -> socket.socket: ...
-
-
 class OutboundRoute(Struct, frozen=True):
     """`env` and `nameservers` are for pods; `note` names limitations. Close it before the sandbox."""
 
@@ -166,7 +157,7 @@ class OutboundRoute(Struct, frozen=True):
 
 
 async def open_outbound(
-    sandbox: NetworkSandbox,
+    sandbox: SandboxPort,
     names: Iterable[str],
     programs: Sequence[TunnelProgram] = PROGRAMS,
     permits: Permits = outside,

@@ -18,11 +18,10 @@ from pumice.engines.local.images.lookup import RunImages
 from pumice.engines.local.preparation.new_record import new_record
 from pumice.engines.local.preparation.queue_position import OwnTurn, no_room, own_turn
 from pumice.engines.local.preparation.run_plan import Plan
-from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.runs.recorder import Recorder, open_recorder
+from pumice.engines.local.runs import Recorder, open_recorder, settle_lost_runs
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
-from pumice.engines.local.volumes.claims import make_claim_directories, note_use
+from pumice.engines.local.stored_data import make_claim_directories, note_use
 from pumice.model.job import Manifest
 from pumice.model.vocabulary import SUSPENDED
 from pumice.store.code.snapshots import adopt_snapshot, created_files, drop_snapshot, take_snapshot

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.host_access.consent import check_host_access
+from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.network.published_ports import check_ports
 from pumice.engines.local.preparation.preflight import check_fit, check_problems, containers_with_problems
 from pumice.engines.local.preparation.scaling import check_names, fit_to_machine, stored
-from pumice.engines.local.scheduling.fit import fit, pod_requests
+from pumice.engines.local.scheduling.fit import check_open_files, fit, pod_requests, pods_and_containers
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers
-from pumice.engines.local.volumes.claims import claim_paths
+from pumice.engines.local.stored_data import claim_paths
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.slot import slots
@@ -85,7 +84,9 @@ def check(request: RunRequest, machine: Machine, environ: Mapping[str, str], his
     admitted, changes = fit_to_machine(request.job, options, machine)
     manifests = [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
     settings = with_names_in_use(options.settings, image_names(manifests))
-    accesses, notes = check_host_access(settings, admitted.job, manifests, environ)
+    # Tasks that have no pods yet count, too: `scale` starts them without a further question.
+    templates = [{"spec": task.pod_spec} for task in admitted.job.spec.tasks if not task.replicas]
+    accesses = check_consent(settings, [*manifests, *templates], environ)
     check_names(options, admitted.job, manifests)
     if options.publish:
         only = next(slots(admitted.job)).short_name
@@ -102,7 +103,7 @@ def check(request: RunRequest, machine: Machine, environ: Mapping[str, str], his
         machine=machine,
         host_accesses=accesses,
         claims=claim_paths(admitted.written, request.documents, settings.state),
-        notes=tuple(notes),
+        notes=tuple(notes(settings, environ)),
         changes=tuple(changes),
     )
     needs = [pod_requests(each["spec"]) for each in plan.gang]

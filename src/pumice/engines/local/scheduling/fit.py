@@ -1,10 +1,11 @@
-"""Checks whether a gang of pods fits this machine, and what is short; divides a pod's GPUs among its containers.
+"""Checks whether pods fit this machine, and what is short; divides a pod's GPUs among its containers.
 
 Where a container has only limits, they are its requests, as in an API server.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -14,12 +15,20 @@ from msgspec import Struct
 
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
+from pumice.model.problem import Option
 from pumice.model.quantity import Quantity
 from pumice.model.resources import GPU, Usage, pod_usage, resource_list
 from pumice.model.units import amount_text
+from pumice.store.run_errors import Unsupported
 
 _CORE: Final = ("cpu", "memory")
 _OF_CONTAINER: Final = ("resources", "restartPolicy")  # the fields on which its requests depend
+# A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
+_POD: Final = 3
+_CONTAINER: Final = 4
+_OURS: Final = 96
+# For connections through the proxy and to published ports, as far as the hard limit allows.
+_CONNECTIONS: Final = 1024
 
 
 def pod_requests(spec: Manifest) -> Usage:
@@ -131,3 +140,33 @@ def _with_requests(owner: Manifest) -> Manifest:
     resources: Mapping[str, Any] = owner.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     return {**owner, "resources": {**resources, "requests": {**limits, **requests}}} if limits else owner
+
+
+def pods_and_containers(manifests: Sequence[Manifest]) -> tuple[int, int]:
+    return len(manifests), sum(len(all_containers(manifest["spec"])) for manifest in manifests)
+
+
+def needed_files(pods: int, containers: int) -> int:
+    return _OURS + _POD * pods + _CONTAINER * containers
+
+
+def check_open_files(pods: int, containers: int) -> None:
+    """Raise Unsupported if the job would exceed the hard limit while it runs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = needed_files(pods, containers)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        hint = f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with "
+        message = f"{pods} pods need {needed} open files, and a process may have {hard} here"
+        raise Unsupported(message, (hint, Option("scale")))
+
+
+def raise_open_files_limit(pods: int, containers: int) -> None:
+    """Raise the soft limit, which is often 1,024, to what the job needs, at most to the hard limit.
+
+    Call it after the sandbox has started, so that containers keep the user's limit.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = needed_files(pods, containers) + _CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from pumice.diagnosis.why import Why, sentence
-from pumice.engines.local.runs.recorder import append, catch_up
+from pumice.engines.local.runs import append, catch_up
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn

@@ -13,7 +13,7 @@ from typing import Any
 
 from pumice.diagnosis.outcome import StopReason
 from pumice.engines.local.local_run import LocalRun
-from pumice.engines.local.runs.recorder import append
+from pumice.engines.local.runs import append
 from pumice.engines.local.supervisor.control_server import give_up, run_with_control
 from pumice.engines.local.supervisor.secret_values import SecretsMissingError, drop_secrets, read_secrets, with_values
 from pumice.model.problem import FLAGS

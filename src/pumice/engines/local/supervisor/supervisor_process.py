@@ -82,7 +82,7 @@ def forked_supervisor() -> SupervisorProcess:
 
         import pumice.engines.local.daemon.connections  # noqa: PLC0415 - see above
         import pumice.engines.local.preparation.default_settings  # noqa: PLC0415 - see above
-        import pumice.engines.local.runs.lost_runs  # noqa: PLC0415 - see above
+        import pumice.engines.local.runs  # noqa: PLC0415 - see above
         import pumice.engines.local.supervisor.request_codec  # noqa: PLC0415 - see above
         import pumice.runtime.offline_context  # noqa: PLC0415 - see above
         import pumice.store.code.recording  # noqa: PLC0415 - see above

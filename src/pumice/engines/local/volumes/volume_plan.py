@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
-from pumice.engines.local.container_env.env import (
+from pumice.engines.local.container_env import (
     ConfigSources,
     PodFacts,
     container_env,

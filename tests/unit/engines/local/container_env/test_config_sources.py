@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_env.env import missing_key, missing_source, read_config_sources
+from pumice.engines.local.container_env import missing_key, missing_source, read_config_sources
 
 
 @pytest.mark.parametrize(

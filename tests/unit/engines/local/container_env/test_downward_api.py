@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pumice.engines.local.container_env.env import field_value, resource_value
+from pumice.engines.local.container_env import field_value, resource_value
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_env.env import (
+from pumice.engines.local.container_env import (
     ConfigSources,
     complete_env,
     container_env,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.unsupported_fields import UNSUPPORTED, unsupported_fields
+from pumice.engines.local.container_spec.restrictions import UNSUPPORTED, unsupported_fields
 from pumice.runtime.kubernetes_types import kubernetes_types
 
 # The fields that the engine supports. A field of a newer Kubernetes belongs here, below, or in UNSUPPORTED.

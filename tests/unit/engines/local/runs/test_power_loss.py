@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.runs.recorder import Recorder, append, catch_up
+from pumice.engines.local.runs import Recorder, append, catch_up
 from pumice.engines.local.service import queued_runs
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.engines.local.runs.recorder import Recorder
+from pumice.engines.local.runs import Recorder
 from pumice.model.job import Job
 from pumice.model.status import JobState, JobStatus
 from pumice.store.events import PhaseChanged, RunPlanned, Tick

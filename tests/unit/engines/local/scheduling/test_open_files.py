@@ -14,7 +14,7 @@ _SOURCES = str(Path(__file__).resolve().parents[5] / "src")
 def after(limits: tuple[int, int], call: str) -> str:
     script = f"""
 import resource
-from pumice.engines.local.scheduling.open_files import Unsupported, check_open_files, raise_open_files_limit
+from pumice.engines.local.scheduling.fit import Unsupported, check_open_files, raise_open_files_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, {limits})
 try:
     {call}

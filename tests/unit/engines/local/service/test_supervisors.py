@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pumice.engines.local.service.supervisors import Supervisors
+from pumice.engines.local.service.service_process import Supervisors
 from pumice.store.files.owner_lock import OwnerLock
 from tests.patience import PATIENCE
 

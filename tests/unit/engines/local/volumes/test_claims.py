@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pumice.engines.local.volumes.claims import claim_directory, claim_paths, make_claim_directories, note_use
+from pumice.engines.local.stored_data import claim_directory, claim_paths, make_claim_directories, note_use
 from pumice.model.job import Job, JobSpec, VolumeSpec
 
 

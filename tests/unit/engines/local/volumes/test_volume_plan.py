@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_env.env import ConfigSources
+from pumice.engines.local.container_env import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.volume_plan import (
     Entry,

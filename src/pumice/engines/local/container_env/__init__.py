@@ -1,1 +1,0 @@
-"""The variables of containers, and what variables and volumes refer to: ConfigMaps, Secrets, fields of the pod."""
