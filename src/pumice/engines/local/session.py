@@ -17,13 +17,12 @@ from pumice.engines.local.clock import ClockWatch, elapsed, now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.restrictions import Processors
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.job_progress import JobProgress, waits_in_vain
 from pumice.engines.local.kubelet.disk_watch import DiskWatch
 from pumice.engines.local.kubelet.hang_watch import HangWatch
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.kubelet.sampler import Sampler
-from pumice.engines.local.live_outcome import live_outcome
+from pumice.engines.local.live_outcome import JobProgress, live_outcome, waits_in_vain
 from pumice.engines.local.preparation.reservation import Reservation
 from pumice.engines.local.preparation.run_plan import Plan
 from pumice.engines.local.preparation.scaling import updated

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.job_progress import waits_in_vain
+from pumice.engines.local.live_outcome import waits_in_vain
 from pumice.model.job import DependsOn, Job, JobSpec, TaskSpec
 from pumice.model.status import JobState, JobStatus, TaskState
 

@@ -23,7 +23,7 @@ from pumice.engines.local.network.addresses import POD_INTERFACE, interface_env,
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
 from pumice.engines.local.plain_processes.reaper import AVAILABLE, Reaper, descendants, kill_all, kill_group
-from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
+from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of
 from pumice.engines.local.rpc.wire import close_all
 from pumice.engines.local.sandbox import scratch
 from pumice.engines.local.sandbox.client import Ended
@@ -141,7 +141,9 @@ class ProcessSandbox:
         files.populate(spec)
         env = self._env(self._translation.env(spec.env, spec.pod), files)
         if keys_of(spec):
-            env = {**mpi_env(loopback_interface()), **env}
+            # Open MPI otherwise tries every network of the machine.
+            mpi = ("OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include")
+            env = {**dict.fromkeys(mpi, loopback_interface()), **env}
             configure_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
         return files, env
 

@@ -50,11 +50,6 @@ def keys_of(spec: ContainerSpec) -> str:
     return next((target for target in targets if PurePosixPath(target).name == ".ssh"), "")
 
 
-def mpi_env(interface: str) -> dict[str, str]:
-    """Restrict Open MPI to one interface; otherwise it tries every network of the machine."""
-    return dict.fromkeys(("OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include"), interface)
-
-
 def configure_ssh(
     files: ContainerFiles, spec: ContainerSpec, translation: Translation, address: str, env: Mapping[str, str]
 ) -> None:

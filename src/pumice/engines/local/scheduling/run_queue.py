@@ -55,19 +55,28 @@ def read_queue(store: RunStore, runs: Sequence[tuple[StoredRun, RunStatus]]) -> 
     for run, status in runs:
         record = run.record
         name = run.ref if names[run.ref] == 1 else f"{record.namespace}/{run.ref}"
-        demand = waiting_of(run, status, name)
         bound = None if record.bound is None else dt.timedelta(seconds=record.bound)
+        wanted = Waiting(
+            name=name,
+            pods=pod_sets(record.gang),
+            arrival=status.arrival,
+            priority=record.priority,
+            scalable=record.scalable,
+            gpus=None if record.gpus is None else tuple(record.gpus),
+            bound=bound,
+            held_since=status.held,
+        )
         ends_by = None if bound is None or status.started is None else status.started + bound
         reservation = reserved.pop(record.uid, None)
         if is_waiting(status):
             # A foreground run waits as long as its process lives.
             if record.mode != FOREGROUND or run.is_owned:
-                waiting[record.uid] = run, demand
+                waiting[record.uid] = run, wanted
         elif reservation is not None:
             running.append(Running(name=name, amounts=reservation.amounts, gpus=reservation.gpus, ends_by=ends_by))
         elif status.started is not None and status.finished is None and run.is_owned:
             # It has its room, and its supervisor has not reserved it yet.
-            running.append(Running(name=name, amounts=demand.demand, gpus=status.gpus, ends_by=ends_by))
+            running.append(Running(name=name, amounts=wanted.demand, gpus=status.gpus, ends_by=ends_by))
     for uid, reservation in reserved.items():
         running.append(Running(name=uid, amounts=reservation.amounts, gpus=reservation.gpus))
     return RunQueue(waiting, running)
@@ -81,20 +90,6 @@ def active_runs(store: RunStore) -> list[tuple[StoredRun, RunStatus]]:
 def is_waiting(status: RunStatus) -> bool:
     """Return whether a run waits for its room: not one that is suspended, or that has never been queued."""
     return status.arrival > 0 and status.started is None and status.finished is None and not status.needs_resume
-
-
-def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:
-    record = run.record
-    return Waiting(
-        name=name or run.ref,
-        pods=pod_sets(record.gang),
-        arrival=status.arrival,
-        priority=record.priority,
-        scalable=record.scalable,
-        gpus=None if record.gpus is None else tuple(record.gpus),
-        bound=None if record.bound is None else dt.timedelta(seconds=record.bound),
-        held_since=status.held,
-    )
 
 
 def pod_sets(gang: Iterable[GangPods]) -> tuple[PodSet, ...]:

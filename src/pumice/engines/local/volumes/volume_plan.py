@@ -45,89 +45,6 @@ class Entry(Struct, frozen=True):
     mode: int = _DEFAULT_MODE
 
 
-class DataVolume(Struct):
-    """Collects the files of one volume."""
-
-    volume: str
-    manifest: Manifest
-    facts: PodFacts
-    config_sources: ConfigSources
-    files: dict[str, Entry] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-    def read(self, kind: str, source: Mapping[str, Any]) -> None:
-        mode = _file_mode(source.get("defaultMode"), _DEFAULT_MODE)
-        parts = [(kind, source)]
-        if kind == "projected":
-            parts = [part for projection in source.get("sources") or [] for part in projection.items()]
-        for part, value in parts:
-            self._read_part(part, value or {}, mode)
-
-    def _read_part(self, kind: str, source: Mapping[str, Any], mode: int) -> None:
-        if kind == "configMap":
-            name = str(source.get("name"))
-            self._read_keys(source, "ConfigMap", name, self.config_sources.config_map_files(name), mode)
-        elif kind == "secret":
-            # A volume has secretName, a projection has name.
-            name = str(source.get("secretName") or source.get("name"))
-            self._read_keys(source, "Secret", name, self.config_sources.secrets.get(name), mode)
-        elif kind == "downwardAPI":
-            self._read_downward(source, mode)
-        else:
-            path = f" ({source['path']})" if source.get("path") else ""
-            message = f"volume {self.volume}: {kind}{path} is left out: there is no API server to ask for it"
-            self.problems.append(Problem(message, fatal=False))
-
-    def _read_keys(
-        self, source: Mapping[str, Any], kind: str, name: str, entries: Mapping[str, bytes] | None, mode: int
-    ) -> None:
-        where, optional = f"volume {self.volume}", bool(source.get("optional"))
-        if entries is None:
-            if not optional:
-                self.problems.append(missing_source(where, kind, name))
-            return
-        for item in source.get("items") or [{"key": key, "path": key} for key in entries]:
-            key = str(item.get("key"))
-            if key in entries:
-                self._add(str(item.get("path")), Entry(entries[key], _file_mode(item.get("mode"), mode)))
-            elif not optional:
-                self.problems.append(missing_key(where, f"{kind} {name}", key, entries))
-
-    def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
-        for item in source.get("items") or []:
-            path, ref = str(item.get("path")), item.get("fieldRef")
-            if ref is not None:
-                what = str(ref.get("fieldPath"))
-                value = field_value(what, self.manifest, self.facts)
-            else:
-                resource: Mapping[str, Any] = item.get("resourceFieldRef") or {}
-                what = str(resource.get("resource"))
-                value = resource_value(resource, {}, self.manifest, self.facts)
-            if value is None:
-                self.problems.append(Problem(f"volume {self.volume}: {path}: {what}: a pod has no such field"))
-            else:
-                self._add(path, Entry(value.encode("utf-8", "surrogateescape"), _file_mode(item.get("mode"), mode)))
-
-    def _add(self, path: str, entry: Entry) -> None:
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts:
-            self.problems.append(Problem(f"volume {self.volume}: {path}: must be a path within the volume"))
-        else:
-            # A later source of a projected volume wins, as on a cluster.
-            self.files["/".join(parts)] = entry
-
-
-def is_shared(kind: str, source: Mapping[str, Any]) -> bool:
-    """Return whether all pods of a job see the same files."""
-    if kind == "projected":
-        return not any("downwardAPI" in projection for projection in source.get("sources") or [])
-    return kind != "downwardAPI"
-
-
-def _file_mode(found: object, default: int) -> int:
-    return found & 0o777 if isinstance(found, int) else default
-
-
 def volume_excess(spec: Manifest, scratch: Path, uid: str) -> Callable[[], str] | None:
     """Return a function that says which volume of a pod is too large, "" if none is; None without any limit."""
     limits = {
@@ -308,16 +225,72 @@ class _Planner(Struct):
         return own
 
     def _data_volume(self, name: str, kind: str, source: Mapping[str, Any], own: Path) -> Path:
-        data = DataVolume(name, self.manifest, self.facts, self.config_sources)
-        data.read(kind, source)
-        for problem in data.problems:
-            self._report(problem)
-        path = own
-        if is_shared(kind, source):
+        """Plan a volume that consists of data; all pods of a job that see the same files share one directory."""
+        parts = [(kind, source)]
+        if kind == "projected":
+            parts = [part for projection in source.get("sources") or [] for part in projection.items()]
+        default = source["defaultMode"] if isinstance(source.get("defaultMode"), int) else _DEFAULT_MODE
+        files: dict[str, Entry] = {}
+        for part, value in parts:
+            for path, data, mode in self._data_files(f"volume {name}", part, value or {}):
+                steps = PurePosixPath(path).parts
+                if not steps or path.startswith("/") or ".." in steps:
+                    self._report(Problem(f"volume {name}: {path}: must be a path within the volume"))
+                else:
+                    # A later source of a projected volume wins, as on a cluster.
+                    files["/".join(steps)] = Entry(data, (mode if isinstance(mode, int) else default) & 0o777)
+        directory = own
+        if not any(part == "downwardAPI" for part, _ in parts):
             text = json.dumps([kind, source, self.group], sort_keys=True)
-            path = shared_directory(self.scratch) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        self._step(WriteFiles(path, tuple(data.files.items()), self.group))
-        return path
+            directory = shared_directory(self.scratch) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self._step(WriteFiles(directory, tuple(files.items()), self.group))
+        return directory
+
+    def _data_files(self, where: str, kind: str, source: Mapping[str, Any]) -> Iterator[tuple[str, bytes, object]]:
+        """Yield path, content and mode of each file of a source."""
+        if kind == "configMap":
+            name = str(source.get("name"))
+            yield from self._key_files(where, source, f"ConfigMap {name}", self.config_sources.config_map_files(name))
+        elif kind == "secret":
+            # A volume has secretName, a projection has name.
+            name = str(source.get("secretName") or source.get("name"))
+            yield from self._key_files(where, source, f"Secret {name}", self.config_sources.secrets.get(name))
+        elif kind == "downwardAPI":
+            yield from self._downward_files(where, source)
+        else:
+            path = f" ({source['path']})" if source.get("path") else ""
+            message = f"{where}: {kind}{path} is left out: there is no API server to ask for it"
+            self._report(Problem(message, fatal=False))
+
+    def _downward_files(self, where: str, source: Mapping[str, Any]) -> Iterator[tuple[str, bytes, object]]:
+        for item in source.get("items") or []:
+            path, ref = str(item.get("path")), item.get("fieldRef")
+            if ref is not None:
+                what = str(ref.get("fieldPath"))
+                value = field_value(what, self.manifest, self.facts)
+            else:
+                resource: Mapping[str, Any] = item.get("resourceFieldRef") or {}
+                what = str(resource.get("resource"))
+                value = resource_value(resource, {}, self.manifest, self.facts)
+            if value is None:
+                self._report(Problem(f"{where}: {path}: {what}: a pod has no such field"))
+            else:
+                yield path, value.encode("utf-8", "surrogateescape"), item.get("mode")
+
+    def _key_files(
+        self, where: str, source: Mapping[str, Any], owner: str, entries: Mapping[str, bytes] | None
+    ) -> Iterator[tuple[str, bytes, object]]:
+        optional = bool(source.get("optional"))
+        if entries is None:
+            if not optional:
+                self._report(missing_source(where, *owner.split(" ", 1)))
+            return
+        for item in source.get("items") or [{"key": key, "path": key} for key in entries]:
+            key = str(item.get("key"))
+            if key in entries:
+                yield str(item.get("path")), entries[key], item.get("mode")
+            elif not optional:
+                self._report(missing_key(where, owner, key, entries))
 
     def _is_mounted_whole(self, name: str) -> bool:
         containers = all_containers(self.manifest.get("spec") or {})
