@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pumice.model.text import literal, plural
-from pumice.yaml.quoting import plain_or_quoted
+from pumice.yaml.writer import plain_or_quoted
 
 _USE: Final = '"$@"'
 STARTED_BY: Final = {".py": ("python3",), ".sh": ("bash",)}
