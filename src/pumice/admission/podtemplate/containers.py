@@ -1,66 +1,60 @@
-"""Containers and init containers of a pod."""
+"""Containers and init containers of a pod, and their ports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
-
-from pumice.admission.podtemplate.checks import one_of, required, required_one_of, required_spelled, unique
+from pumice.admission.podtemplate.checks import (
+    one_of,
+    port_number,
+    required,
+    required_one_of,
+    required_spelled,
+    spelled,
+    unique,
+)
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.env import check_env
 from pumice.admission.podtemplate.mounts import check_mounts
-from pumice.admission.podtemplate.ports import check_host_network, check_host_ports, check_ports
 from pumice.admission.podtemplate.probes import PROBES, check_lifecycle, check_probes
 from pumice.admission.podtemplate.resources import check_resources
 from pumice.admission.podtemplate.security import check_container_security
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import dns_label_error
+from pumice.model.syntax import dns_label_error, port_name_error
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MOST_RULES: Final = 20
 _MOST_EXIT_CODES: Final = 255
 
 
-class PodParts(Struct, frozen=True):
-    """The parts of a pod that the checks of its containers use; `volumes` maps names to types."""
-
-    spec: View
-    volumes: Mapping[str, str]
-    claim_names: frozenset[str]
-
-
-def check_containers(parts: PodParts) -> Iterator[Finding]:
-    spec = parts.spec
+def check_containers(spec: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the containers of a pod, whose `volumes` map names to types."""
     containers, init_containers = spec.children("containers"), spec.children("initContainers")
     if not spec.size("containers"):
         yield spec.missing("containers", "must have at least one container")
     names: dict[str, Path] = {}
     for container in containers:
-        yield from _check_container(container, parts, names)
+        yield from _check_container(container, spec, volumes, names)
         yield from check_lifecycle(container, spec)
         yield from check_probes(container)
         yield from _check_restart(container)
     for container in init_containers:
-        yield from _check_container(container, parts, names)
+        yield from _check_container(container, spec, volumes, names)
         yield from _check_init(container, spec)
         yield from _check_restart(container)
-    yield from _check_node_ports(spec, containers, init_containers)
-
-
-def _check_node_ports(spec: View, containers: list[View], init_containers: list[View]) -> Iterator[Finding]:
     host_network = spec.flag("hostNetwork")
-    yield from check_host_ports(containers, host_network=host_network)
+    yield from _check_host_ports(containers, host_network=host_network)
     # Init containers run one after another, so only ports of the same one can conflict.
     for container in init_containers:
-        yield from check_host_ports([container], host_network=host_network)
+        yield from _check_host_ports([container], host_network=host_network)
     if host_network:
-        yield from check_host_network(containers)
+        yield from _check_host_network(containers)
 
 
-def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -> Iterator[Finding]:
+def _check_container(
+    container: View, spec: View, volumes: Mapping[str, str], names: dict[str, Path]
+) -> Iterator[Finding]:
     """Check what containers and init containers have in common."""
     yield from required_spelled(container, "name", dns_label_error)
     yield from unique(names, container.text("name"), container.at / "name", "the name of a container")
@@ -68,15 +62,16 @@ def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -
     image = container.text("image")
     if image != image.strip():
         yield container.error("image", "must not begin or end with white space")
-    yield from one_of(container, "imagePullPolicy", PULL_POLICIES)
+    yield from one_of(container, "imagePullPolicy", ("Always", "IfNotPresent", "Never"))
     yield from one_of(container, "terminationMessagePolicy", ("File", "FallbackToLogsOnError"))
-    yield from check_ports(container)
-    yield from check_env(container, parts.volumes)
-    yield from check_mounts(container, parts.volumes)
-    yield from check_resources(container.part("resources"), parts.claim_names)
-    yield from _check_resize(container, parts.spec)
-    yield from check_container_security(container, shares_users=not parts.spec.denies("hostUsers"))
-    if parts.spec.denies("hostUsers") and container.size("volumeDevices"):
+    yield from _check_ports(container)
+    yield from check_env(container, volumes)
+    yield from check_mounts(container, volumes)
+    claims = {claim.text("name") for claim in spec.children("resourceClaims")} - {""}
+    yield from check_resources(container.part("resources"), claims)
+    yield from _check_resize(container, spec)
+    yield from check_container_security(container, shares_users=not spec.denies("hostUsers"))
+    if spec.denies("hostUsers") and container.size("volumeDevices"):
         yield container.missing("volumeDevices", "cannot be used when hostUsers is false")
 
 
@@ -121,3 +116,41 @@ def _check_restart(container: View) -> Iterator[Finding]:
             yield from required_one_of(codes, "operator", ("In", "NotIn"))
             if codes.size("values") > _MOST_EXIT_CODES:
                 yield codes.missing("values", f"must be at most {_MOST_EXIT_CODES} exit codes")
+
+
+def _check_ports(container: View) -> Iterator[Finding]:
+    names: dict[str, Path] = {}
+    for port in container.children("ports"):
+        yield from spelled(port, "name", port_name_error)
+        yield from unique(names, port.text("name"), port.at / "name", "the name of a port")
+        if port.get("containerPort") in (None, 0):
+            yield port.missing("containerPort")
+        else:
+            yield from port_number(port, "containerPort")
+        if port.number("hostPort"):
+            yield from port_number(port, "hostPort")
+        yield from one_of(port, "protocol", ("TCP", "UDP", "SCTP"))
+
+
+def _check_host_network(containers: Iterable[View]) -> Iterator[Finding]:
+    """Check that host port and container port are equal on the node's network."""
+    for container in containers:
+        for port in container.children("ports"):
+            outside, inside = port.number("hostPort"), port.number("containerPort")
+            if outside and inside and outside != inside:
+                yield port.error("hostPort", f"must be {inside}, as containerPort, because hostNetwork is true")
+
+
+def _check_host_ports(containers: Iterable[View], *, host_network: bool) -> Iterator[Finding]:
+    """Report containers that run at the same time and use the same port of the node."""
+    seen: dict[tuple[str, str, int], Path] = {}
+    for container in containers:
+        for port in container.children("ports"):
+            # On the node's network, every port is a port of the node.
+            taken = port.number("hostPort") or (port.number("containerPort") if host_network else 0)
+            if not taken:
+                continue
+            node_port = (port.text("protocol") or "TCP", port.text("hostIP"), taken)
+            if node_port in seen:
+                yield port.error("hostPort", f"port {taken} of the node is already used at {seen[node_port]}")
+            seen.setdefault(node_port, port.at)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import file_mode, file_path, required, required_one_of, user_id, within
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.downward_api import FILE_FIELDS, check_field_ref, check_resource_ref
+from pumice.admission.podtemplate.env import FILE_FIELDS, check_field_ref, check_resource_ref
 from pumice.admission.podtemplate.selectors import check_selector
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import LONGEST_SUBDOMAIN, dns_label_error, dns_subdomain_error, qualified_name_error, too_long
@@ -68,9 +68,9 @@ def _check_projection(kind: str, part: View) -> Iterator[Finding]:
         yield from file_path(part, "path")
         yield from user_id(part, "user")
     elif kind == "clusterTrustBundle":
-        yield from check_trust_bundle(part)
+        yield from _check_trust_bundle(part)
     else:
-        yield from check_certificate(part, _CERTIFICATE_PATHS)
+        yield from _check_certificate(part)
 
 
 def _check_collisions(kind: str, part: View, seen: dict[str, Path]) -> Iterator[Finding]:
@@ -121,12 +121,13 @@ _LONGEST_OF_KUBERNETES: Final = 24 * 3600
 _SIGNER_RULE: Final = "must be a domain and a name, such as example.com/my-signer"
 
 
-def check_trust_bundle(part: View) -> Iterator[Finding]:
+def _check_trust_bundle(part: View) -> Iterator[Finding]:
     named, signed = part.has("name"), part.has("signerName")
     if named == signed:
         yield Finding(part.at, "must have exactly one of name and signerName")
     elif named:
-        if error := _bundle_error(part.text("name")):
+        # The parts before the last one name its signer, as in `example.com:my-signer:anchors`.
+        if error := dns_subdomain_error(part.text("name").rpartition(":")[2]):
             yield part.error("name", error)
         if part.has("labelSelector"):
             yield part.missing("labelSelector", "cannot be set together with name")
@@ -137,12 +138,7 @@ def check_trust_bundle(part: View) -> Iterator[Finding]:
     yield from user_id(part, "user")
 
 
-def _bundle_error(name: str) -> str:
-    """Check the last part of a bundle's name; the others name its signer, as in `example.com:my-signer:anchors`."""
-    return dns_subdomain_error(name.rpartition(":")[2])
-
-
-def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
+def _check_certificate(part: View) -> Iterator[Finding]:
     yield from _check_signer(part)
     yield from required_one_of(part, "keyType", _KEY_TYPES)
     own = part.text("signerName").partition("/")[0]
@@ -152,9 +148,9 @@ def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
         if "/" not in name or qualified_name_error(name.lower()):
             yield Finding(at, "the key must have a domain before it, such as example.com/key", name)
     yield from user_id(part, "user")
-    given = [key for key in paths if not part.is_blank(key)]
+    given = [key for key in _CERTIFICATE_PATHS if not part.is_blank(key)]
     if not given:
-        yield Finding(part.at, f"must have at least one of {listed(paths)}")
+        yield Finding(part.at, f"must have at least one of {listed(_CERTIFICATE_PATHS)}")
     for key in given:
         yield from file_path(part, key)
 
@@ -162,14 +158,8 @@ def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
 def _check_signer(part: View) -> Iterator[Finding]:
     yield from required(part, "signerName")
     signer = part.text("signerName")
-    if signer and (error := _signer_error(signer)):
-        yield part.error("signerName", error)
-
-
-def _signer_error(signer: str) -> str:
     domain, _, name = signer.partition("/")
     labels = domain.split(".")
-    well = (
-        len(labels) > 1 and not any(map(dns_label_error, labels)) and not any(map(dns_subdomain_error, name.split(".")))
-    )
-    return too_long(domain, LONGEST_SUBDOMAIN) if well else _SIGNER_RULE
+    wrong = len(labels) == 1 or any(map(dns_label_error, labels)) or any(map(dns_subdomain_error, name.split(".")))
+    if signer and (error := _SIGNER_RULE if wrong else too_long(domain, LONGEST_SUBDOMAIN)):
+        yield part.error("signerName", error)

@@ -1,4 +1,4 @@
-"""Scheduling of a pod: node labels, tolerations, topology spread, gates, and resource claims."""
+"""Scheduling of a pod: node labels, affinity, tolerations, topology spread, gates, and resource claims."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.affinity import check_affinity
 from pumice.admission.podtemplate.checks import (
     one_of,
     required,
@@ -17,15 +16,26 @@ from pumice.admission.podtemplate.checks import (
     within,
 )
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.selectors import check_label_keys, check_labels, check_selector, selector_keys
+from pumice.admission.podtemplate.selectors import (
+    check_label_keys,
+    check_label_values,
+    check_labels,
+    check_requirement,
+    check_selector,
+    selector_keys,
+)
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_label_error, dns_subdomain_error, label_value_error, qualified_name_error
 
 _TOLERATION_OPERATORS: Final = ("Equal", "Exists", "Lt", "Gt")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
-_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
+_WHOLE_NUMBER: Final = "0|-?[1-9][0-9]*"
 _GREATEST_INT64: Final = 2**63 - 1
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_GREATEST_WEIGHT: Final = 100
 
 
 def check_scheduling(spec: View) -> Iterator[Finding]:
@@ -37,7 +47,7 @@ def check_scheduling(spec: View) -> Iterator[Finding]:
         yield spec.warning(
             "priority", "is computed from priorityClassName; the cluster refuses a pod with another value"
         )
-    yield from check_affinity(spec)
+    yield from _check_affinity(spec.part("affinity"))
     for toleration in spec.children("tolerations"):
         yield from _check_toleration(toleration)
     yield from _check_spreading(spec)
@@ -69,7 +79,7 @@ def _check_toleration(toleration: View) -> Iterator[Finding]:
         yield from spelled(toleration, "value", label_value_error)
     elif operator == "Exists" and value:
         yield toleration.error("value", "cannot be set with Exists")
-    elif operator in {"Lt", "Gt"} and not (_WHOLE_NUMBER.fullmatch(value) and abs(int(value)) <= _GREATEST_INT64):
+    elif operator in {"Lt", "Gt"} and not (re.fullmatch(_WHOLE_NUMBER, value) and abs(int(value)) <= _GREATEST_INT64):
         yield toleration.error("value", f"must be a whole number for {operator}")
 
 
@@ -106,3 +116,46 @@ def _check_claims(spec: View) -> Iterator[Finding]:
             yield Finding(claim.at, "must have exactly one of resourceClaimName and resourceClaimTemplateName")
         for key in given:
             yield from spelled(claim, key, dns_subdomain_error, blank_is_unset=False)
+
+
+def _check_affinity(affinity: View) -> Iterator[Finding]:
+    to_nodes = affinity.part("nodeAffinity")
+    if need := to_nodes.child(_REQUIRED):
+        if not need.get("nodeSelectorTerms"):
+            yield need.missing("nodeSelectorTerms", "must have at least one term")
+        for term in need.children("nodeSelectorTerms"):
+            for requirement in term.children("matchExpressions"):
+                yield from check_requirement(requirement, _NODE_OPERATORS)
+                yield from check_label_values(requirement)
+    for wish in to_nodes.children(_PREFERRED):
+        yield from _check_weight(wish)
+        # Kubernetes does not check the values of a preference.
+        for requirement in wish.part("preference").children("matchExpressions"):
+            yield from check_requirement(requirement, _NODE_OPERATORS)
+    for to_pods in (affinity.part("podAffinity"), affinity.part("podAntiAffinity")):
+        for term in to_pods.children(_REQUIRED):
+            yield from _check_pod_term(term)
+        for wish in to_pods.children(_PREFERRED):
+            yield from _check_weight(wish)
+            yield from _check_pod_term(wish.part("podAffinityTerm"))
+
+
+def _check_weight(wish: View) -> Iterator[Finding]:
+    if not wish.has("weight"):
+        yield wish.missing("weight")
+    yield from within(wish, "weight", 1, _GREATEST_WEIGHT)
+
+
+def _check_pod_term(term: View) -> Iterator[Finding]:
+    yield from check_selector(term, "labelSelector")
+    yield from check_selector(term, "namespaceSelector")
+    for at, name in term.texts("namespaces"):
+        if error := dns_label_error(name):
+            yield Finding(at, error, name)
+    yield from check_label_keys(term, "matchLabelKeys")
+    yield from check_label_keys(term, "mismatchLabelKeys")
+    mismatched = {name for _, name in term.texts("mismatchLabelKeys")}
+    for at, name in term.texts("matchLabelKeys"):
+        if name in mismatched:
+            yield Finding(at, "cannot be in both matchLabelKeys and mismatchLabelKeys", name)
+    yield from required_spelled(term, "topologyKey", qualified_name_error)
