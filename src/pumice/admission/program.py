@@ -62,40 +62,13 @@ _LAUNCHER_MODULES: Final = frozenset(
     {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"}
 )
 # Options of launchers without a value; all others have one, unless an option follows.
-_SWITCHES: Final = frozenset(
-    [
-        "--standalone",
-        "--no-python",
-        "--no_python",
-        "--use-env",
-        "--use_env",
-        "--allow-run-as-root",
-        "--oversubscribe",
-        "--nooversubscribe",
-        "--report-bindings",
-        "--tag-output",
-        "--timestamp-output",
-        "--display-map",
-        "--verbose",
-        "-v",
-        "-q",
-        "--quiet",
-        "--multi-gpu",
-        "--multi_gpu",
-        "--cpu",
-        "--use-fsdp",
-        "--use_fsdp",
-        "--use-deepspeed",
-        "--use_deepspeed",
-        "--same-network",
-        "--same_network",
-        "--no_local_rank",
-        "--no-local-rank",
-        "--exclusive",
-        "--gloo",
-        "--mpi",
-    ]
+_SWITCH_NAMES: Final = (
+    "--standalone --no-python --no_python --use-env --use_env --allow-run-as-root --oversubscribe --nooversubscribe "
+    "--report-bindings --tag-output --timestamp-output --display-map --verbose -v -q --quiet --multi-gpu --multi_gpu "
+    "--cpu --use-fsdp --use_fsdp --use-deepspeed --use_deepspeed --same-network --same_network --no_local_rank "
+    "--no-local-rank --exclusive --gloo --mpi"
 )
+_SWITCHES: Final = frozenset(_SWITCH_NAMES.split())
 _TWO_VALUES: Final = frozenset({"--mca", "-mca", "--gmca", "-genv", "-env"})
 _MODULE: Final = ("-m", "--module")
 _TARGET: Final = re.compile(r"-[A-Za-z]*([mc])")
@@ -105,96 +78,14 @@ _PYTHON_VALUES: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _INTERPRETERS: Final = frozenset({"perl", "ruby", "node", "julia", "Rscript", "java", "lua"})
 _INTERPRETER_VALUES: Final = frozenset({"-cp", "-classpath", "--class-path", "-t", "--threads", "-I", "-o", "-O"})
 # Programs that serve or prepare others.
-_UTILITIES: Final = frozenset(
-    [
-        "sleep",
-        "tail",
-        "cat",
-        "true",
-        "false",
-        ":",
-        "echo",
-        "printf",
-        "test",
-        "[",
-        "set",
-        "export",
-        "unset",
-        "cd",
-        "pushd",
-        "popd",
-        "mkdir",
-        "rm",
-        "mv",
-        "cp",
-        "ln",
-        "touch",
-        "chmod",
-        "chown",
-        "source",
-        ".",
-        "trap",
-        "ulimit",
-        "umask",
-        "wait",
-        "exit",
-        "return",
-        "shift",
-        "local",
-        "read",
-        "eval",
-        "nc",
-        "wget",
-        "curl",
-        "ssh",
-        "scp",
-        "rsync",
-        "ssh-keygen",
-        "service",
-        "sshd",
-        "tensorboard",
-        "redis-server",
-        "memcached",
-        "nginx",
-        "mongod",
-        "postgres",
-        "mysqld",
-        "etcd",
-        "supervisord",
-        "jupyter",
-        "jupyter-lab",
-        "ray",
-        "tar",
-        "unzip",
-        "git",
-        "pip",
-        "pip3",
-        "conda",
-        "apt-get",
-        "apk",
-        "date",
-        "hostname",
-        "env",
-        "id",
-        "whoami",
-        "ls",
-        "df",
-        "free",
-        "nvidia-smi",
-        "tee",
-        "grep",
-        "sed",
-        "awk",
-        "head",
-        "sort",
-        "seq",
-        "kill",
-        "for",
-        "case",
-        "select",
-        "function",
-    ]
+_UTILITY_NAMES: Final = (
+    "sleep tail cat true false : echo printf test [ set export unset cd pushd popd mkdir rm mv cp ln touch chmod "
+    "chown source . trap ulimit umask wait exit return shift local read eval nc wget curl ssh scp rsync ssh-keygen "
+    "service sshd tensorboard redis-server memcached nginx mongod postgres mysqld etcd supervisord jupyter "
+    "jupyter-lab ray tar unzip git pip pip3 conda apt-get apk date hostname env id whoami ls df free nvidia-smi tee "
+    "grep sed awk head sort seq kill for case select function"
 )
+_UTILITIES: Final = frozenset(_UTILITY_NAMES.split())
 
 
 class Program(Struct, frozen=True):
