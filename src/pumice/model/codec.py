@@ -50,7 +50,13 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
         return Decoded(Job(), found, (ROOT,))
     left_out: tuple[Path, ...] = ()
     if found:
-        value = _edited(value, {finding.path: _intended_value(finding) for finding in found})
+        value = _edited(
+            value,
+            {
+                finding.path: _as_list_item if finding.expected_type.startswith("[]") else _as_scalar
+                for finding in found
+            },
+        )
         unreadable = tuple(misfits(value, "Job", schema, ROOT))
         value = _edited(value, {finding.path: _replacement(finding) for finding in unreadable})
         left_out = tuple(finding.path for finding in unreadable if finding.expected_type != NO_FIELD)
@@ -103,10 +109,6 @@ def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
         filled = {name: [] if args is None else args for name, args in plugins.items()}
         return {**document, "spec": {**spec, "plugins": filled}}
     return document
-
-
-def _intended_value(misfit: Finding) -> Edit:
-    return _as_list_item if misfit.expected_type.startswith("[]") else _as_scalar
 
 
 def _replacement(misfit: Finding) -> Edit:

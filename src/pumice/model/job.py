@@ -84,6 +84,11 @@ class VolumeSpec(_Part, frozen=True):
     volume_claim_name: Annotated[str, _doc("an existing claim", maxLength=253)] = ""
     volume_claim: Annotated[ClaimSpec | None, _doc("a claim to be made for this job")] = None
 
+    @property
+    def as_written(self) -> "VolumeSpec":
+        """Return the volume without the name of its claim, which Volcano's controller writes beside the claim."""
+        return self if self.volume_claim is None else msgspec.structs.replace(self, volume_claim_name="")
+
 
 _PolicyEvent = Annotated[str, Meta(extra_json_schema={"enum": [str(event) for event in POLICY_EVENTS]})]
 

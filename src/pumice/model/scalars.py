@@ -9,7 +9,10 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
 
 _INT32: Final = 2**31
 _INT64: Final = 2**63
@@ -18,7 +21,7 @@ _WHOLE_NUMBER: Final = r"[-+]?[0-9]+"
 _TIME: Final = r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)"
 
 
-class ScalarMisfit(NamedTuple):
+class ScalarMisfit(Struct, frozen=True):
     accepted: str
     hint: str = ""
 
@@ -67,7 +70,7 @@ def _string(value: object) -> ScalarMisfit | None:
     return ScalarMisfit("a string", f'quote it: "{value}"' if isinstance(value, (int, float)) else "")
 
 
-def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
+def _whole_number(value: object, bound: int = _INT32) -> ScalarMisfit | None:
     # YAML reads an integer with too many digits as a float.
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
         fits = isinstance(value, int) and -bound <= value < bound
@@ -83,14 +86,6 @@ def _range(bound: int) -> ScalarMisfit:
     return ScalarMisfit(f"from {-bound} to {bound - 1}")
 
 
-def _int32(value: object) -> ScalarMisfit | None:
-    return _whole_number(value, _INT32)
-
-
-def _int64(value: object) -> ScalarMisfit | None:
-    return _whole_number(value, _INT64)
-
-
 def _bool(value: object) -> ScalarMisfit | None:
     if isinstance(value, bool):
         return None
@@ -98,16 +93,8 @@ def _bool(value: object) -> ScalarMisfit | None:
     return ScalarMisfit("true or false", "remove the quotes" if quoted else "")
 
 
-def _number(value: object) -> ScalarMisfit | None:
-    return None if _is_number(value) else ScalarMisfit("a number")
-
-
-def _quantity(value: object) -> ScalarMisfit | None:
-    return None if isinstance(value, str) or _is_number(value) else ScalarMisfit("a quantity such as 500m or 2Gi")
-
-
 def _int_or_string(value: object) -> ScalarMisfit | None:
-    if isinstance(value, str) or _whole_number(value, _INT32) is None:
+    if isinstance(value, str) or _whole_number(value) is None:
         return None
     return ScalarMisfit("a whole number or a string")
 
@@ -119,32 +106,26 @@ def _time(value: object) -> ScalarMisfit | None:
 
 
 def _bytes(value: object) -> ScalarMisfit | None:
-    if isinstance(value, str) and _is_base64(value):
-        return None
-    return ScalarMisfit("a base64 string", "put plain text under stringData instead" if isinstance(value, str) else "")
-
-
-def _is_base64(text: str) -> bool:
+    if not isinstance(value, str):
+        return ScalarMisfit("a base64 string")
     try:
-        binascii.a2b_base64("".join(text.split()).encode(), strict_mode=True)
+        binascii.a2b_base64("".join(value.split()).encode(), strict_mode=True)
     except ValueError:
-        return False
-    return True
-
-
-def _any(_value: object) -> ScalarMisfit | None:
+        return ScalarMisfit("a base64 string", "put plain text under stringData instead")
     return None
 
 
 _CHECKS: Final[Mapping[str, Callable[[object], ScalarMisfit | None]]] = {
     "string": _string,
-    "int32": _int32,
-    "int64": _int64,
+    "int32": _whole_number,
+    "int64": partial(_whole_number, bound=_INT64),
     "bool": _bool,
-    "number": _number,
-    "quantity": _quantity,
+    "number": lambda value: None if _is_number(value) else ScalarMisfit("a number"),
+    "quantity": lambda value: (
+        None if isinstance(value, str) or _is_number(value) else ScalarMisfit("a quantity such as 500m or 2Gi")
+    ),
     "intOrString": _int_or_string,
     "time": _time,
     "bytes": _bytes,
-    "any": _any,
+    "any": lambda _value: None,
 }

@@ -80,7 +80,8 @@ class _Checker:
 
     def _map(self, value: object, item_type: str, at: Path, above: _Level | None) -> Iterator[Finding]:
         if not isinstance(value, Mapping):
-            yield _misfit(value, "a mapping", at, _as_pairs(value), f"{{}}{item_type}")
+            hint = "write key: value lines without a leading -" if isinstance(value, list) else ""
+            yield _misfit(value, "a mapping", at, hint, f"{{}}{item_type}")
             return
         for key, item in value.items():
             if isinstance(key, str):
@@ -157,10 +158,6 @@ def _as_list_item(value: object) -> str:
     if isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE:
         return "write it as a list, one item a word" if " " in value else f"write it as a list item: - {value}"
     return ""
-
-
-def _as_pairs(value: object) -> str:
-    return "write key: value lines without a leading -" if isinstance(value, list) else ""
 
 
 def _unquoted_key(key: object, at: Path) -> Finding:
