@@ -10,7 +10,7 @@ import yaml
 
 from pumice.client.job_files import NO_UID, JobFile, as_stored, load, render
 from pumice.model.objects import KeyPair, Once
-from pumice.plugins.owned_objects import owned_objects
+from pumice.plugins.shaping import owned_objects
 from pumice.runtime.offline_context import offline_context
 from tests.meta.tree import ROOT
 

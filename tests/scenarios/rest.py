@@ -10,7 +10,7 @@ from pumice.admission.admit import Admitted, admit
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.objects import claim_names
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
-from pumice.plugins.owned_objects import manifest_of, owned_objects
+from pumice.plugins.shaping import manifest_of, owned_objects
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.state import State
 from tests.scenarios.driver import CONTEXT, Driver

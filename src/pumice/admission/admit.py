@@ -19,13 +19,12 @@ from pumice.admission.defaults import with_defaults
 from pumice.admission.dependencies import check_dependencies, check_dependency_words
 from pumice.admission.duplicate_items import check_duplicate_items
 from pumice.admission.empty_strings import check_empty_strings
-from pumice.admission.names import GENERATED_SUFFIX, check_longest, check_names, check_unique_tasks
+from pumice.admission.names import GENERATED_SUFFIX, check_longest, check_names, check_queue, check_unique_tasks
 from pumice.admission.numbers import check_least, check_relations
 from pumice.admission.plugins import check_made_pods, check_owned_objects, check_plugins
 from pumice.admission.podtemplate import check_template
 from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
-from pumice.admission.queues import check_queue
 from pumice.admission.size_limits import MOST_VALUES, check_size
 from pumice.admission.topology import check_topology
 from pumice.admission.volumes import check_volumes
@@ -83,24 +82,22 @@ def admit_stored(job: Job, context: Context) -> Admitted:
     large = check_size(msgspec.to_builtins({"metadata": job.metadata, "spec": job.spec}), 3 * MOST_VALUES)
     if large:
         return Admitted(job, job, (), tuple(large))
-    volumes = [
-        volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
-        for volume in job.spec.volumes
-    ]
-    unnamed = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, volumes=volumes))
+    volumes = [volume.as_written for volume in job.spec.volumes]
+    unnamed = replace(job, spec=replace(job.spec, volumes=volumes))
     admitted = _admit(Decoded(unnamed, ()), [], context)
-    spec = msgspec.structs.replace(admitted.job.spec, volumes=job.spec.volumes)
-    return replace(admitted, written=job, job=msgspec.structs.replace(admitted.job, spec=spec))
+    spec = replace(admitted.job.spec, volumes=job.spec.volumes)
+    return replace(admitted, written=job, job=replace(admitted.job, spec=spec))
 
 
 def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admitted:
     written = _named(decoded.job)
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
+    misplaced = [finding.correct_path for finding in decoded.findings if finding.correct_path is not None]
     rules = chain(
         found,
         _check_fields(written, job, resolved, context),
-        _check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
+        _check_together(job, [*decoded.left_out, *misplaced]),
     )
     ruled = list(islice(rules, MOST_FINDINGS))
     # The next checks create one name per pod, so the number of pods must be reasonable.
@@ -109,8 +106,10 @@ def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admi
     findings = without_consequences([*decoded.findings, *_not_following(ruled, decoded.left_out)])
     if not any(finding.is_error for finding in findings):
         findings += check_made_pods(job, resolved.plugins, context.kubernetes)
+    # Without duplicates: two rules may find the same.
+    unique = {(finding.path, finding.message): finding for finding in reversed(findings)}
     # A copy, without what the checks have derived from the job: a caller may keep it for days.
-    return Admitted(written, msgspec.structs.replace(job), resolved.plugins, _once(findings))
+    return Admitted(written, replace(job), resolved.plugins, tuple(reversed(unique.values())))
 
 
 def _check_fields(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
@@ -144,10 +143,10 @@ def _check_plugins(job: Job, resolved: Resolved, found: Iterable[Finding]) -> It
     """Run the checks of plugins, without the templates that have errors: plugins rely on their shape."""
     invalid = {finding.path[: len(_TEMPLATE)] for finding in found if finding.is_error and _in_template(finding)}
     tasks = [
-        msgspec.structs.replace(task, template={}) if SPEC / "tasks" / position / "template" in invalid else task
+        replace(task, template={}) if SPEC / "tasks" / position / "template" in invalid else task
         for position, task in enumerate(job.spec.tasks)
     ]
-    readable = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks)) if invalid else job
+    readable = replace(job, spec=replace(job.spec, tasks=tasks)) if invalid else job
     reported = [*check_plugins(readable, resolved.plugins), *check_owned_objects(readable, resolved.plugins)]
     return (finding for finding in reported if finding.path[: len(_TEMPLATE)] not in invalid)
 
@@ -164,10 +163,6 @@ def _field(path: Path) -> str | int:
     return path[1] if len(path) > 1 else path[0]
 
 
-def _misplaced(findings: Iterable[Finding]) -> list[Path]:
-    return [finding.correct_path for finding in findings if finding.correct_path is not None]
-
-
 def _not_following(findings: Iterable[Finding], left_out: Iterable[Path]) -> list[Finding]:
     """Drop findings that report a value as missing which exists but could not be read."""
     paths = set(left_out)
@@ -180,10 +175,4 @@ def _named(job: Job) -> Job:
     if metadata.name or not metadata.generate_name:
         return job
     name = metadata.generate_name + GENERATED_SUFFIX
-    return msgspec.structs.replace(job, metadata=msgspec.structs.replace(metadata, name=name))
-
-
-def _once(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Drop duplicates: two rules may find the same."""
-    unique = {(finding.path, finding.message): finding for finding in reversed(findings)}
-    return tuple(reversed(unique.values()))
+    return replace(job, metadata=replace(metadata, name=name))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.model import naming
-from pumice.model.job import Job, Manifest, TaskSpec
+from pumice.model.job import Job, TaskSpec
 from pumice.model.status import first_min_available
 from pumice.model.vocabulary import MAX_RETRY
 from pumice.plugins.registry import Registry
@@ -78,21 +78,17 @@ def patch(raw: Mapping[str, Any], before: Job, after: Job) -> list[Operation]:
 
 
 def _task_with_defaults(task: TaskSpec, position: int) -> TaskSpec:
+    spec, template = task.pod_spec, task.template
+    if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
+        # The only policy with which a pod on the host's network resolves the cluster's names.
+        template = {**template, "spec": {**spec, "dnsPolicy": HOST_NETWORK_DNS}}
     return msgspec.structs.replace(
         task,
         name=task.name or naming.default_task(position),
-        template=_with_dns_policy(task.template),
+        template=template,
         min_available=task.min_members,
         max_retry=task.max_retry or MAX_RETRY,
     )
-
-
-def _with_dns_policy(template: Manifest) -> Manifest:
-    """Set the only policy with which a pod on the host's network resolves the cluster's names."""
-    spec = template.get("spec")
-    if isinstance(spec, dict) and spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
-        return {**template, "spec": {**spec, "dnsPolicy": HOST_NETWORK_DNS}}
-    return template
 
 
 def _task_patch(position: int, task: TaskSpec, filled: TaskSpec) -> list[Operation]:

@@ -1,19 +1,26 @@
-"""Names of the job, its tasks and its queue, and the longest names that derive from them."""
+"""Names of the job, its tasks and its queue, and the longest names that derive from them.
+
+On a cluster the queue must exist, be open and be a leaf; offline only its name is checked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.admission.context import Context
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
 from pumice.model import naming
 from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job, Metadata
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import dns_label_error, dns_subdomain_error, too_long
 
 # Placeholder for the suffix that the API server generates.
 GENERATED_SUFFIX: Final = "xxxxx"
+ROOT: Final = "root"
+OPEN: Final = "Open"
 
 
 def is_generated(metadata: Metadata) -> bool:
@@ -48,10 +55,12 @@ def check_unique_tasks(job: Job) -> Iterator[Finding]:
 def check_longest(job: Job) -> Iterator[Finding]:
     """Report names that become too long with an index or a suffix."""
     for longest in naming.longest_names(job):
-        if len(longest.name) > longest.limit and not _is_too_long_itself(job, longest):
-            over = len(longest.name) - longest.limit
-            at = METADATA / "name" if longest.task is None else SPEC / "tasks" / longest.task / "name"
-            value = job.name if longest.task is None else job.spec.tasks[longest.task].name
+        at, value = METADATA / "name", job.name
+        if longest.task is not None:
+            at, value = SPEC / "tasks" / longest.task / "name", job.spec.tasks[longest.task].name
+        over = len(longest.name) - longest.limit
+        # Another rule reports a part that exceeds the limit by itself.
+        if over > 0 and max(len(job.name), len(value)) <= longest.limit:
             yield Finding(
                 at,
                 f"the {longest.what} {longest.name} would have {len(longest.name)} characters; "
@@ -61,12 +70,6 @@ def check_longest(job: Job) -> Iterator[Finding]:
                 if longest.task is not None
                 else f"shorten the job's name by {over}",
             )
-
-
-def _is_too_long_itself(job: Job, longest: naming.LongestName) -> bool:
-    """Return whether a part of the name exceeds the limit by itself, which another rule reports."""
-    parts = [job.name] if longest.task is None else [job.name, job.spec.tasks[longest.task].name]
-    return any(len(part) > longest.limit for part in parts)
 
 
 def _check_job_name(job: Job) -> Iterator[Finding]:
@@ -105,3 +108,20 @@ def _check_metadata(job: Job) -> Iterator[Finding]:
         yield warning(METADATA / "generateName", f"the API server generates the name; shown here as {metadata.name}")
     read = {"labels": metadata.labels, "annotations": metadata.annotations}
     yield from check_labels_and_annotations(View(read, METADATA))
+
+
+def check_queue(job: Job, context: Context) -> Iterator[Finding]:
+    at, name = SPEC / "queue", job.spec.queue
+    if not context.queue_rules:
+        return
+    if name == ROOT:
+        yield Finding(at, "the root queue takes no jobs", name, hint="use a child queue, such as default")
+    elif context.queues is not None:
+        queue = context.queues.get(name)
+        if queue is None:
+            yield Finding(at, "no such queue", name, did_you_mean(name, context.queues))
+        else:
+            if queue.state != OPEN:
+                yield Finding(at, f"the queue is {queue.state or 'not open yet'}; only an open one takes jobs", name)
+            if queue.children:
+                yield Finding(at, "the queue has child queues; only a leaf queue takes jobs", name)

@@ -13,11 +13,11 @@ from pumice.model.slot import MOST_PODS
 def check_least(job: Job) -> Iterator[Finding]:
     """Check the minimum of each number."""
     spec = job.spec
-    yield from _least(SPEC / "minAvailable", spec.min_available, 0)
-    yield from _least(SPEC / "maxRetry", spec.max_retry, 0)
-    yield from _least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
-    yield from _least(SPEC / "minSuccess", spec.min_success, 1)
-    yield from _least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
+    yield from at_least(SPEC / "minAvailable", spec.min_available, 0)
+    yield from at_least(SPEC / "maxRetry", spec.max_retry, 0)
+    yield from at_least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
+    yield from at_least(SPEC / "minSuccess", spec.min_success, 1)
+    yield from at_least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
     # Check the duration: nothing uses it, but the API server refuses other values.
     if spec.running_estimate:
         try:
@@ -26,16 +26,19 @@ def check_least(job: Job) -> Iterator[Finding]:
             yield Finding(SPEC / "runningEstimate", error.message, spec.running_estimate, error.hint)
     for position, task in enumerate(spec.tasks):
         at = SPEC / "tasks" / position
-        yield from _least(at / "replicas", task.replicas, 0)
-        yield from _least(at / "minAvailable", task.min_available, 0)
-        yield from _least(at / "maxRetry", task.max_retry, 0)
-        yield from _least(at / "maxRestarts", task.max_restarts, 0)
+        yield from at_least(at / "replicas", task.replicas, 0)
+        yield from at_least(at / "minAvailable", task.min_available, 0)
+        yield from at_least(at / "maxRetry", task.max_retry, 0)
+        yield from at_least(at / "maxRestarts", task.max_restarts, 0)
 
 
 def check_relations(job: Job) -> Iterator[Finding]:
     """Check numbers against each other."""
     for position, task in enumerate(job.spec.tasks):
-        yield from _check_task(task, SPEC / "tasks" / position)
+        least = task.min_available
+        if least is not None and least > task.replicas >= 0 and not _follows_from_partitions(task):
+            at, message = SPEC / "tasks" / position, f"must be at most {task.replicas}, the replicas of the task"
+            yield Finding(at / "minAvailable", message, least, hint="raise replicas, or lower this")
     # A sum with a negative number is meaningless.
     if all(task.replicas >= 0 for task in job.spec.tasks):
         yield from _check_total(job.spec, job.total_replicas)
@@ -61,18 +64,6 @@ def _check_total(spec: JobSpec, total: int) -> Iterator[Finding]:
         )
 
 
-def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
-    if _follows_from_partitions(task):
-        return
-    if task.min_available is not None and task.min_available > task.replicas >= 0:
-        yield Finding(
-            at / "minAvailable",
-            f"must be at most {task.replicas}, the replicas of the task",
-            task.min_available,
-            hint="raise replicas, or lower this",
-        )
-
-
 def _follows_from_partitions(task: TaskSpec) -> bool:
     """Return whether minAvailable is the default from the partitions; if that is too much, they are wrong."""
     policy = task.partition_policy
@@ -81,6 +72,7 @@ def _follows_from_partitions(task: TaskSpec) -> bool:
     return task.min_available == policy.min_partitions * policy.partition_size
 
 
-def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:
+def at_least(at: Path, value: int | None, least: int) -> Iterator[Finding]:
+    """Check the minimum of a number, unless it is absent."""
     if value is not None and value < least:
         yield Finding(at, f"must be {least} or more", value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import msgspec
 
@@ -40,7 +40,8 @@ def mutate(review: Mapping[str, Any], context: Context) -> Review:
     request = _request(review)
     response: Review = {"uid": request.get("uid", ""), "allowed": True}
     raw = request.get("object")
-    if request.get("operation") == "CREATE" and _is_mutable(raw):
+    is_new = request.get("operation") == "CREATE"
+    if is_new and isinstance(raw, dict) and isinstance(raw.get("spec"), dict) and not check_size(raw):
         decoded = decode(raw, context.kubernetes)
         operations = patch(raw, decoded.job, with_defaults(decoded.job, context.registry)) if decoded.complete else []
         operations += as_text(raw, context.kubernetes)
@@ -59,7 +60,9 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
         return _reviewed({"uid": uid, "allowed": True})
     if not isinstance(raw, dict):
         return _reviewed(_denied(request, [Finding(ROOT, "the request contains no Job")]))
-    findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
+    findings = (
+        admit(raw, context).findings if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
+    )
     errors = [finding for finding in findings if finding.is_error]
     response = _denied(request, errors) if errors else {"uid": uid, "allowed": True}
     warnings = [printable(_sentence(finding), LONGEST_WARNING) for finding in findings if not finding.is_error]
@@ -70,15 +73,6 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
 def _request(review: Mapping[str, Any]) -> Mapping[str, Any]:
     request = review.get("request")
     return request if isinstance(request, Mapping) else {}
-
-
-def _is_mutable(raw: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a request has a Job that defaults can be applied to."""
-    return isinstance(raw, dict) and isinstance(raw.get("spec"), dict) and not check_size(raw)
-
-
-def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
-    return admit(raw, context).findings
 
 
 def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Finding]:
@@ -130,18 +124,17 @@ def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
             "group": GROUP_VERSION.partition("/")[0],
             "kind": JOB_KIND,
             "name": _name(request),
-            "causes": [_cause(error) for error in shown],
+            "causes": [
+                {
+                    "reason": "FieldValueInvalid",
+                    "field": printable(str(error.path), LONGEST_ERROR),
+                    "message": printable(_without_path(error), LONGEST_ERROR),
+                }
+                for error in shown
+            ],
         },
     }
     return {"uid": request.get("uid", ""), "allowed": False, "status": status}
-
-
-def _cause(error: Finding) -> Review:
-    return {
-        "reason": "FieldValueInvalid",
-        "field": printable(str(error.path), LONGEST_ERROR),
-        "message": printable(_without_path(error), LONGEST_ERROR),
-    }
 
 
 def _name(request: Mapping[str, Any]) -> str:

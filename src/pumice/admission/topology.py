@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pumice.admission.numbers import at_least
 from pumice.admission.podtemplate.document_view import View
 from pumice.model import naming
 from pumice.model.findings import SPEC, Finding, Path
@@ -29,8 +30,7 @@ def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Findi
     if topology.mode and topology.mode not in NETWORK_TOPOLOGY_MODES:
         hint = did_you_mean(topology.mode, NETWORK_TOPOLOGY_MODES)
         yield Finding(at / "mode", f"must be {' or '.join(NETWORK_TOPOLOGY_MODES)}", topology.mode, hint)
-    if topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 0:
-        yield Finding(at / "highestTierAllowed", "must be 0 or more", topology.highest_tier_allowed)
+    yield from at_least(at / "highestTierAllowed", topology.highest_tier_allowed, 0)
     if error := too_long(topology.highest_tier_name, naming.SUBDOMAIN_LIMIT):
         yield Finding(at / "highestTierName", error, topology.highest_tier_name)
     if topology.highest_tier_allowed is not None and topology.highest_tier_name:
@@ -38,10 +38,9 @@ def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Findi
 
 
 def _check_partitions(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iterator[Finding]:
-    numbers = (("totalPartitions", policy.total_partitions, 1), ("partitionSize", policy.partition_size, 1))
-    for field, number, least in (*numbers, ("minPartitions", policy.min_partitions, 0)):
-        if number < least:
-            yield Finding(at / field, f"must be {least} or more", number)
+    yield from at_least(at / "totalPartitions", policy.total_partitions, 1)
+    yield from at_least(at / "partitionSize", policy.partition_size, 1)
+    yield from at_least(at / "minPartitions", policy.min_partitions, 0)
     if policy.total_partitions > 0 and policy.partition_size > 0:
         yield from _check_partition_sums(task, policy, at)
     yield from _check_network(policy.network_topology, at / "networkTopology")

@@ -10,7 +10,7 @@ import msgspec
 from pumice.admission.numbers import check_least, check_relations
 from pumice.admission.topology import check_topology
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.job import Job, JobSpec, VolumeSpec, scaled
+from pumice.model.job import Job, JobSpec, scaled
 from pumice.model.quantity import Quantity
 
 MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
@@ -77,16 +77,11 @@ def _check_numbers(old: Job, new: Job) -> Iterator[Finding]:
 def _fixed(spec: JobSpec) -> Any:
     """Return the immutable part of a spec as plain data."""
     tasks = [msgspec.structs.replace(task, replicas=0, min_available=None) for task in spec.tasks]
-    volumes = [_without_made_name(volume) for volume in spec.volumes]
+    volumes = [volume.as_written for volume in spec.volumes]
     fixed = msgspec.structs.replace(
         spec, min_available=0, priority_class_name="", suspend=None, tasks=tasks, volumes=volumes
     )
     return msgspec.to_builtins(fixed)
-
-
-def _without_made_name(volume: VolumeSpec) -> VolumeSpec:
-    # Volcano's controller writes the name of the claim that it created beside the claim spec.
-    return volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
 
 
 def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:

@@ -20,8 +20,7 @@ from pumice.model.problem import Problem
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND, VOLCANO, GangProvider
-from pumice.plugins.owned_objects import owned_objects
-from pumice.plugins.shaping import pods
+from pumice.plugins.shaping import owned_objects, pods
 from pumice.yaml.documents import Document, read
 
 NO_JOB: Final = "the file contains no Job"

@@ -175,10 +175,12 @@ class Arguments(Struct):
             corrected[previous] = f"--{previous}={str(_BOOLEANS[token.text]).lower()}"
             return Finding(at, "a boolean takes its value after =", token.text)
         match = _FLAG.match(token.text)
-        name, _, value = token.text.lstrip("-").partition("=") if match is None else _parts(match)
+        name, _, value = (
+            token.text.lstrip("-").partition("=") if match is None else match.group("name", "mark", "value")
+        )
         close = self._closest(name)
         if close is not None:
-            shown = self._harmless(value) or ("true" if close.type is bool else "...")
+            shown = self._harmless(value or "") or ("true" if close.type is bool else "...")
             corrected.setdefault(close.flag, close.spelled(shown))
         if match is None or not (match["dashes"] or match["mark"] == "="):
             message = "is not an argument" if token.text else "an empty argument"
@@ -227,19 +229,9 @@ class Arguments(Struct):
         return Finding(finding.path, finding.message, finding.value, hint, finding.severity)
 
 
-def _parts(match: re.Match[str]) -> tuple[str, str, str]:
-    return match["name"], match["mark"] or "", match["value"] or ""
-
-
 @cache
 def _names(option: Option) -> tuple[str, ...]:
-    return (option.flag, _camel(option.flag), _kebab(option.flag), *option.aliases)
-
-
-def _camel(flag: str) -> str:
-    head, *rest = flag.split("-")
-    return head + "".join(word.capitalize() for word in rest)
-
-
-def _kebab(flag: str) -> str:
-    return re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", flag)
+    head, *rest = option.flag.split("-")
+    camel = head + "".join(word.capitalize() for word in rest)
+    kebab = re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", option.flag)
+    return (option.flag, camel, kebab, *option.aliases)

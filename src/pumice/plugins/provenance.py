@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
@@ -42,8 +43,11 @@ _JOB_REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+# Kind, container and name of a part of a pod; its value; and its path in a template.
+_Value: TypeAlias = tuple[tuple[str, str, str], object, Sequence[str | int]]
+
+
+class Trace(Struct, frozen=True):
     """One part of a pod, and where it comes from."""
 
     kind: str
@@ -80,43 +84,39 @@ def _add(known: dict[tuple[str, str, str], Trace], parts: Iterator[Trace]) -> No
 
 
 def _parts(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
-    metadata = pod.manifest["metadata"]
-
-    def trace(kind: str, name: str, value: object, path: Sequence[str | int]) -> Trace:
+    for (kind, container, name), value, path in _values(pod):
         reason = why.get(f"{kind} {name}" if name else kind, "")
-        return Trace(kind, "", name, _text(value), by, reason, None if at is None else Path((*at, *path)))
+        yield Trace(kind, container, name, _text(value), by, reason, None if at is None else Path((*at, *path)))
 
+
+def _values(pod: Pod) -> Iterator[_Value]:
+    metadata = pod.manifest["metadata"]
     for kind, field in (("label", "labels"), ("annotation", "annotations")):
         for name, value in (metadata.get(field) or {}).items():
-            yield trace(kind, name, value, ("metadata", field, name))
+            yield (kind, "", name), value, ("metadata", field, name)
     for field in ("hostname", "subdomain", "schedulerName", "schedulingGroup", "priorityClassName"):
         if pod.spec.get(field):
-            yield trace(field, "", pod.spec[field], ("spec", field))
+            yield (field, "", ""), pod.spec[field], ("spec", field)
     for index, volume in enumerate(pod.spec.get("volumes") or []):
         source = next((key for key in volume if key != "name"), "")
-        yield trace("volume", volume["name"], source, ("spec", "volumes", index))
+        yield ("volume", "", volume["name"]), source, ("spec", "volumes", index)
     for index, container in enumerate(pod.init_containers):
-        yield trace("init", container["name"], container.get("image", ""), ("spec", "initContainers", index))
-    for here, container in containers_with_paths(pod.spec, SPEC if at is None else at / "spec"):
-        yield from _parts_of_container(container, by, None if at is None else here, why)
+        yield ("init", "", container["name"]), container.get("image", ""), ("spec", "initContainers", index)
+    for here, container in containers_with_paths(pod.spec, SPEC):
+        yield from _values_of_container(container, here)
 
 
-def _parts_of_container(container: Manifest, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
-    name = container["name"]
-
-    def trace(kind: str, part: str, value: object, path: Sequence[str | int]) -> Trace:
-        reason = why.get(f"{kind} {part}" if part else kind, "")
-        return Trace(kind, name, part, _text(value), by, reason, None if at is None else Path((*at, *path)))
-
+def _values_of_container(container: Manifest, at: Path) -> Iterator[_Value]:
+    owner = container["name"]
     if container.get("command"):
-        yield trace("command", "", " ".join(map(str, container["command"])), ("command",))
+        yield ("command", owner, ""), " ".join(map(str, container["command"])), at / "command"
     for index, variable in enumerate(container.get("env") or []):
         value = variable.get("value", variable.get("valueFrom", ""))
-        yield trace("env", variable["name"], value, ("env", index))
+        yield ("env", owner, variable["name"]), value, at / "env" / index
     for index, port in enumerate(container.get("ports") or []):
-        yield trace("port", str(port["containerPort"]), port.get("name", ""), ("ports", index))
+        yield ("port", owner, str(port["containerPort"])), port.get("name", ""), at / "ports" / index
     for index, mount in enumerate(container.get("volumeMounts") or []):
-        yield trace("mount", mount["mountPath"], mount["name"], ("volumeMounts", index))
+        yield ("mount", owner, mount["mountPath"]), mount["name"], at / "volumeMounts" / index
 
 
 def _text(value: Any) -> str:

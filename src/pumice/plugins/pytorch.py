@@ -19,9 +19,9 @@ from pumice.model.resources import gpu_limit
 from pumice.model.slot import Slot
 from pumice.model.suggestions import did_you_mean
 from pumice.model.text import some
-from pumice.plugins import ranks, wait_for_master
+from pumice.plugins import ranks
 from pumice.plugins.base import Base, option, port_option
-from pumice.plugins.wait_for_master import WaitForMaster
+from pumice.plugins.wait_for_master import NAME, waiting_container
 
 PORT_NAME: Final = "pytorchjob-port"
 WORKER: Final = "worker"  # the default: a job may have no such task
@@ -81,9 +81,11 @@ class PyTorch(Base):
             return add_env(container, [*env, *self._processes(container)] if ranked else env)
 
         pod = pod.with_port(PORT_NAME, self.port).edit_containers(with_variables, with_variables)
-        if self._waits(slot):
-            first = pod.containers[0].get("imagePullPolicy") if pod.containers else None
-            pod = pod.with_init_container(self._wait(slot.job, master).container(first))
+        if self.wait_master_enabled and slot.task.name == self.worker and self._rank(slot) != 0:
+            host, timeout = naming.host(slot.job, master, 0), self.wait_master_timeout
+            pull_policy = pod.containers[0].get("imagePullPolicy") if pod.containers else None
+            waiting = waiting_container(host, self.port, timeout, self.wait_master_image, pull_policy)
+            pod = pod.with_init_container(waiting)
         return pod
 
     def why(self, slot: Slot) -> Mapping[str, str]:
@@ -102,7 +104,7 @@ class PyTorch(Base):
             "env PET_MASTER_PORT": "MASTER_PORT, for torchrun",
             "env PET_NPROC_PER_NODE": "--nproc-per-node" if self.nproc_per_node else "GPU limit of the container",
             f"port {self.port}": "opened for rendezvous",
-            f"init {wait_for_master.NAME}": "--wait-master-enabled=true",
+            f"init {NAME}": "--wait-master-enabled=true",
             "command": "waits until rank 0 listens",
         }
 
@@ -127,9 +129,3 @@ class PyTorch(Base):
 
     def _rank(self, slot: Slot) -> int | None:
         return ranks.rank(slot, self.master, self.worker)
-
-    def _waits(self, slot: Slot) -> bool:
-        return self.wait_master_enabled and slot.task.name == self.worker and self._rank(slot) != 0
-
-    def _wait(self, job: Job, master: TaskSpec) -> WaitForMaster:
-        return WaitForMaster(naming.host(job, master, 0), self.port, self.wait_master_timeout, self.wait_master_image)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
-from msgspec import Struct
-
 from pumice.model.job import Manifest
 
 NAME: Final = "wait-for-master"
@@ -96,15 +94,10 @@ exit 1
 """
 
 
-class WaitForMaster(Struct, frozen=True):
-    host: str
-    port: int
-    timeout: int
-    image: str
-
-    def container(self, pull_policy: str | None) -> Manifest:
-        script = SCRIPT.format(host=shlex.quote(self.host), port=self.port, limit=self.timeout)
-        container: Manifest = {"name": NAME, "image": self.image, "command": ["sh", "-c", script]}
-        if pull_policy:
-            container["imagePullPolicy"] = pull_policy
-        return container | {"resources": RESOURCES, "securityContext": SECURITY_CONTEXT}
+def waiting_container(host: str, port: int, timeout: int, image: str, pull_policy: str | None) -> Manifest:
+    """Return the init container; `timeout` is in seconds."""
+    script = SCRIPT.format(host=shlex.quote(host), port=port, limit=timeout)
+    container: Manifest = {"name": NAME, "image": image, "command": ["sh", "-c", script]}
+    if pull_policy:
+        container["imagePullPolicy"] = pull_policy
+    return container | {"resources": RESOURCES, "securityContext": SECURITY_CONTEXT}

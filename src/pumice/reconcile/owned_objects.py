@@ -9,7 +9,7 @@ from pumice.model.job import Manifest
 from pumice.model.objects import Once, claim_names, claims, missing_claims_of_others
 from pumice.model.vocabulary import VOLCANO
 from pumice.plugins.base import Base
-from pumice.plugins.owned_objects import manifest_of, owned_objects
+from pumice.plugins.shaping import manifest_of, owned_objects
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.gangs import decisive_part, pod_groups

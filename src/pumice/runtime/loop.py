@@ -24,7 +24,7 @@ from pumice.admission.context import Context
 from pumice.admission.updates import scale_down_command
 from pumice.model.snapshot import Failure, JobKey, Snapshot
 from pumice.plugins.base import Base, PluginError
-from pumice.plugins.owned_objects import manifest_of
+from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import Decision, EngineCommand, Ensure
 from pumice.runtime.ports import ConflictError, Engine, EngineError

@@ -9,8 +9,8 @@ import pytest
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Once, OwnedObject
 from pumice.plugins.base import Base
-from pumice.plugins.owned_objects import manifest_of, owned_objects, payload_size
 from pumice.plugins.registry import Registry
+from pumice.plugins.shaping import manifest_of, owned_objects, payload_size
 from tests.builders import a_container, a_job, a_task, a_template
 
 

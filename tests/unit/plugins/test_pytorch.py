@@ -8,7 +8,7 @@ from pumice.model.job import Job
 from pumice.model.slot import slots
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.shaping import pods
-from pumice.plugins.wait_for_master import WaitForMaster
+from pumice.plugins.wait_for_master import waiting_container
 from tests.builders import a_container, a_job, a_slot, a_task, a_template, env_of, literal, rows, shaped
 
 PORT = {"name": "pytorchjob-port", "containerPort": 23456}
@@ -179,7 +179,7 @@ def test_workers_wait_if_asked_to() -> None:
     own = a_container("init")
     template = a_template(a_container(imagePullPolicy="Never"), a_container("x"), initContainers=[own])
     job = a_job(a_task("master", 1, template), a_task("worker", 2, template), a_task("watcher", 1, template))
-    wait = WaitForMaster("train-master-0.train", 23456, 60, "example.com/box:2").container("Never")
+    wait = waiting_container("train-master-0.train", 23456, 60, "example.com/box:2", "Never")
     for slot, pod in zip(slots(job), pods(job, [plugin]), strict=True):
         assert pod.init_containers[1:] == ([wait] if slot.task.name == "worker" else [])
         assert pod.init_containers[0]["name"] == "init"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from pumice.cli.main import main
-from pumice.plugins.wait_for_master import WaitForMaster
+from pumice.plugins.wait_for_master import waiting_container
 from tests.meta.tree import ROOT
 
 EXPECTED = ROOT / "tests" / "unit" / "plugins" / "expected"
@@ -44,5 +44,5 @@ def with_scripts(value: Any) -> Any:
         return [with_scripts(item) for item in value]
     if isinstance(value, str) and value.startswith("<wait-for-master "):
         host, port, seconds = value.strip("<>").split()[1:]
-        return WaitForMaster(host, int(port), int(seconds), "any").container(None)["command"][2]
+        return waiting_container(host, int(port), int(seconds), "any", None)["command"][2]
     return value

@@ -18,7 +18,7 @@ import pytest
 
 from pumice.admission.podtemplate import check_pod_spec
 from pumice.model.findings import ROOT
-from pumice.plugins.wait_for_master import NAME, WaitForMaster
+from pumice.plugins.wait_for_master import NAME, waiting_container
 
 HOST = "127.0.0.1"
 # What an image brings along: the name in its PATH, and the program behind it.
@@ -54,7 +54,7 @@ def fill(path: Path, programs: dict[str, str]) -> None:
 
 
 def started(path: Path, port: int, limit: int) -> subprocess.Popen[str]:
-    command = WaitForMaster(HOST, port, limit, "any").container(None)["command"]
+    command = waiting_container(HOST, port, limit, "any", None)["command"]
     return subprocess.Popen(
         command,
         executable=path / "sh",
@@ -201,7 +201,7 @@ def test_an_image_without_means_fails_at_once(path: Path) -> None:
 def test_without_a_kernel_s_uptime_the_date_serves(path: Path) -> None:
     fill(path, SMALL)
     with reserved_port() as (_, port):
-        command = WaitForMaster(HOST, port, 1, "any").container(None)["command"]
+        command = waiting_container(HOST, port, 1, "any", None)["command"]
         command[2] = command[2].replace("/proc/uptime", "/no/such/file")
         process = subprocess.run(
             command,
@@ -228,7 +228,7 @@ def test_defect_22_the_container_keeps_to_quotas_and_the_restricted_level(
     pull_policy: str | None, field: dict[str, str]
 ) -> None:
     """Volcano's has neither resources nor a security context: refused for ever where either is asked for."""
-    container = WaitForMaster("a.b", 1, 2, "example.com/box:1").container(pull_policy)
+    container = waiting_container("a.b", 1, 2, "example.com/box:1", pull_policy)
     script = container["command"][2]
     assert container == {
         "name": NAME,
@@ -251,13 +251,13 @@ def test_defect_22_the_container_keeps_to_quotas_and_the_restricted_level(
 
 def test_nothing_in_the_script_is_a_variable_of_kubernetes() -> None:
     """Kubernetes replaces `$(NAME)` in a command by the value of a variable of the container."""
-    script = WaitForMaster("a.b", 1, 2, "x").container(None)["command"][2]
+    script = waiting_container("a.b", 1, 2, "x", None)["command"][2]
     assert re.findall(r"\$\([A-Za-z_]", script) == []
 
 
 def test_a_host_that_is_no_host_is_not_run(path: Path, tmp_path: Path) -> None:
     fill(path, DEBIAN)
-    command = WaitForMaster("x; touch y", 1, 1, "any").container(None)["command"]
+    command = waiting_container("x; touch y", 1, 1, "any", None)["command"]
     subprocess.run(
         command,
         executable=path / "sh",

@@ -10,7 +10,7 @@ from pumice.model.snapshot import Failure, ObservedGroup, ObservedPod
 from pumice.model.vocabulary import COSCHEDULING, NATIVE, NO_GANG, GangProvider
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
-from pumice.plugins.owned_objects import manifest_of, owned_objects
+from pumice.plugins.shaping import manifest_of, owned_objects
 from pumice.plugins.ssh import Ssh
 from pumice.plugins.svc import Svc
 from pumice.reconcile.decision import EngineCommand, Ensure, Remove

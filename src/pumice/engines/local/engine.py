@@ -19,7 +19,7 @@ from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import Command, JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
-from pumice.plugins.owned_objects import manifest_of
+from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,
     DeleteJob,

@@ -14,7 +14,7 @@ from pumice.model.objects import KeyPair, Once
 from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import NO_GANG, VOLCANO
-from pumice.plugins.owned_objects import manifest_of
+from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,
     DeleteJob,

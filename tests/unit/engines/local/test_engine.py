@@ -19,8 +19,8 @@ from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action
-from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
+from pumice.plugins.shaping import owned_objects
 from pumice.reconcile.decision import (
     CreatePod,
     DeleteJob,

@@ -34,7 +34,7 @@ from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.units import parse_time
 from pumice.model.vocabulary import GangProvider
-from pumice.plugins.owned_objects import manifest_of
+from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,
     DeleteJob,

@@ -24,7 +24,7 @@ from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Once, OwnedObject
 from pumice.model.snapshot import JobKey
-from pumice.plugins.owned_objects import manifest_of
+from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.phases import FINAL
 
 _BY_KIND: Final = {resource.kind: resource for resource in (*OWNED_KINDS, resources.SECRETS, resources.CLAIMS)}

@@ -25,8 +25,7 @@ from pumice.engines.local.stored_data import claim_paths
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.slot import slots
-from pumice.plugins.owned_objects import owned_objects
-from pumice.plugins.shaping import pods
+from pumice.plugins.shaping import owned_objects, pods
 from pumice.store.code.snapshots import check_snapshot
 from pumice.store.events import Emitter
 from pumice.store.files.state_directory import make_private, once_per_machine, state_error

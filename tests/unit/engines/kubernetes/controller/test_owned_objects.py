@@ -16,8 +16,8 @@ from pumice.model.job import Job
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
 from pumice.model.status import JobState, JobStatus
-from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
+from pumice.plugins.shaping import owned_objects
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job

@@ -17,7 +17,7 @@ from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.resources import GPU
-from pumice.plugins.wait_for_master import WaitForMaster
+from pumice.plugins.wait_for_master import waiting_container
 from pumice.store.settings import ExtraMount, Settings
 from tests.builders import a_job, a_task, literal
 from tests.unit.engines.local.pod_values import a_pod
@@ -251,7 +251,7 @@ def test_run_as_user_is_ignored_where_there_is_one_user(bench: Bench) -> None:
 
 def test_wait_for_master_without_its_user_needs_no_warning(bench: Bench) -> None:
     bench.sandbox = SandboxFacts(all_users=False)
-    container = WaitForMaster("master", 23456, 10, "small").container(None)
+    container = waiting_container("master", 23456, 10, "small", None)
     manifest = a_pod({"name": "c"}, initContainers=[container])
     spec = bench.builder.spec(manifest, "uid-1", "10.77.0.10", container, 0)
     assert (spec.uid, spec.cwd, bench.warned) == (None, "/", [])

@@ -10,8 +10,7 @@ from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit, ignoring
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.plugins.owned_objects import owned_objects
-from pumice.plugins.shaping import pods
+from pumice.plugins.shaping import owned_objects, pods
 from pumice.runtime.offline_context import offline_context
 from pumice.store.run_errors import InvalidOption
 
