@@ -84,6 +84,9 @@ class Finding(Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Finding) and self._key() == other._key()
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, which compares the objects
+
     def __hash__(self) -> int:
         return hash(self._key())
 

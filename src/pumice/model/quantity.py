@@ -74,6 +74,9 @@ class Quantity(Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nanos == other.nanos
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, which compares the objects
+
     def __hash__(self) -> int:
         return hash(self.nanos)
 

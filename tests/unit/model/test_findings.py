@@ -76,6 +76,8 @@ def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
 def test_two_findings_that_say_the_same_are_equal() -> None:
     one, other = Finding(SPEC, "unknown field", correct_path=SPEC / "a"), Finding(SPEC, "unknown field")
     assert one == other
+    assert (one != other) is False
+    assert one != Finding(SPEC, "missing")
     assert len({one, other}) == 1
 
 

@@ -311,6 +311,9 @@ def test_a_binary_sum_beyond_the_largest_unit_keeps_its_size() -> None:
 
 def test_equality_order_and_hash_go_by_value_alone() -> None:
     assert Quantity.parse("1Ki") == Quantity.parse("1024") == Quantity.parse("1.024e3")
+    assert (Quantity.parse("1Ki") != Quantity.parse("1024")) is False
+    assert Quantity.parse("1Ki") != Quantity.parse("1Mi") != 1
+    assert Quantity.parse("1Mi") > Quantity.parse("1Ki") >= Quantity.parse("1024") <= Quantity.parse("1024")
     assert len({Quantity.parse("1000m"), Quantity.parse("1"), Quantity.parse("1e0")}) == 1
     assert Quantity.parse("999Mi") < Quantity.parse("1Gi") < Quantity.parse("1.1G")
     assert Quantity.parse("-1") <= Quantity() <= Quantity.parse("0")
