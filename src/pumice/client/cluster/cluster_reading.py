@@ -6,8 +6,8 @@ What no layer asks for in the state of the Job is not read: a large cluster has 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 
 from pumice.client import backend
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.job_facts import JobFacts, needed_spec
+from pumice.client.cluster.job_facts import JobFacts, needed_spec, read_spec
 from pumice.client.values import Status
 from pumice.diagnosis.cluster.objects import Claim, Event, Lease, Node, PodGroup, PriorityClass, Queue
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known, requests_by_node
@@ -36,7 +36,7 @@ from pumice.engines.kubernetes.api.resources import (
 )
 from pumice.engines.kubernetes.cache.decode_pods import decode_owned
 from pumice.engines.kubernetes.install import names
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job
 from pumice.model.quantity import Quantity
 from pumice.model.snapshot import PodPhase
 from pumice.model.vocabulary import GANG_PROVIDERS, VOLCANO, VOLCANO_SCHEDULER
@@ -69,10 +69,6 @@ LEASES_OF_CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
 _NOT_SHOWN: Final = ("ephemeral-storage", "hugepages-")
 _NO_PODS: Final = "pods of all namespaces are not readable for you, so what is free is not known"
 _FEW_GROUPS: Final = 8  # PodGroups that are read one by one
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    spec: Manifest = {}
 
 
 async def read_cluster(connection: Connection, facts: JobFacts, status: Status) -> ClusterReading:
@@ -108,15 +104,13 @@ class _Reader:
     async def _all(
         self, resource: Resource, kind: type[T], namespace: str = "", *, fields: str = ""
     ) -> tuple[T, ...] | Unread:
-        found = await _attempt(self.connection.all(resource, namespace, fields=fields))
-        return found if isinstance(found, Unread) else tuple(_decoded(kind, found))
+        return _decoded(kind, await _attempt(self.connection.all(resource, namespace, fields=fields)))
 
     async def _some(
         self, resource: Resource, kind: type[T], wanted: Iterable[tuple[str, str]]
     ) -> tuple[T, ...] | Unread:
         """Return the objects of these namespaces and names that exist."""
-        found = await self._raw(resource, wanted)
-        return found if isinstance(found, Unread) else tuple(_decoded(kind, found))
+        return _decoded(kind, await self._raw(resource, wanted))
 
     async def _raw(self, resource: Resource, wanted: Iterable[tuple[str, str]]) -> list[bytes] | Unread:
         found = await _attempt(asyncio.gather(*(self.connection.get(resource, *each) for each in wanted)))
@@ -167,7 +161,7 @@ class _Reader:
             return found
         owned = ((each, decode_owned(each)) for each in found)
         of_job = [each for each, owner in owned if owner is not None and owner.job_uid == self.job.uid]
-        groups = _decoded(PodGroup, of_job)
+        groups = known(_decoded(PodGroup, of_job))
         return tuple(msgspec.structs.replace(each, api_version=resource.api_version) for each in groups)
 
     async def queues(self, reading: ClusterReading) -> tuple[Queue, ...] | Unread:
@@ -216,9 +210,9 @@ class _Reader:
 
 async def requested(connection: Connection) -> Mapping[str, Mapping[str, Quantity]]:
     """Return what the pods of all namespaces request that have not ended, by node. Raises RunError."""
-    decoder, fields = msgspec.json.Decoder(_Pod), "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+    fields = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
     async with aclosing(connection.each(PODS, fields=fields)) as pods:
-        specs = [needed_spec(decoder.decode(raw).spec) async for raw in pods]
+        specs = [needed_spec(read_spec(raw)) async for raw in pods]
     return requests_by_node((str(spec.get("nodeName") or ""), spec) for spec in specs)
 
 
@@ -261,14 +255,15 @@ async def _attempt(reading: Awaitable[T]) -> T | Unread:
         return Unread(str(error))
 
 
-def _decoded(kind: type[T], found: Iterable[bytes | msgspec.Raw]) -> Iterator[T]:
-    """Yield the objects; one that some client wrote against its type says nothing."""
-    decoder = msgspec.json.Decoder(kind)
+def _decoded(kind: type[T], found: Sequence[bytes | msgspec.Raw] | Unread) -> tuple[T, ...] | Unread:
+    """Return the objects; one that some client wrote against its type says nothing."""
+    if isinstance(found, Unread):
+        return found
+    decoder, objects = msgspec.json.Decoder(kind), list[T]()
     for raw in found:
-        try:
-            yield decoder.decode(raw)
-        except msgspec.ValidationError:
-            continue
+        with suppress(msgspec.ValidationError):
+            objects.append(decoder.decode(raw))
+    return tuple(objects)
 
 
 def _has_unplaced(reading: ClusterReading) -> bool:

@@ -95,6 +95,11 @@ class JobFacts(Struct, frozen=True):
     earlier_pods: Sequence[ClusterPod] = ()
     opened: str = ""  # the run as which it is read, once it is packed and opened
 
+    def check_pods(self) -> None:
+        """Raises Denied if this user may not read the pods."""
+        if "pods" in self.unreadable:
+            raise Denied(f"{self.job.name}: its pods are not readable for you", "ask for get, list and watch of pods")
+
 
 class _Spec(Struct, rename="camel", frozen=True):
     node_name: str = ""
@@ -105,7 +110,12 @@ class _Pod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class _AnyPod(Struct, frozen=True):
+    spec: Manifest = {}
+
+
 _POD: Final = msgspec.json.Decoder(_Pod)
+_ANY_POD: Final = msgspec.json.Decoder(_AnyPod)
 _DETAILS: Final = msgspec.json.Decoder(PodDetails)
 _EVENT: Final = msgspec.json.Decoder(Event)
 _JOB: Final = msgspec.json.Decoder(Job)
@@ -142,7 +152,7 @@ def read_pod(raw: bytes | msgspec.Raw, job_uid: str = "", *, details: bool = Fal
         max(filter(None, (read_time(each.finished_at) for each in ends)), default=None),
         pod.spec.node_name,
         status.pod_ip,
-        read_details(raw) if details else PodDetails(),
+        PodDetails() if not details else _read_details(raw),
     )
 
 
@@ -150,6 +160,11 @@ def _container(found: ContainerStatus) -> ContainerState:
     state = found.state.running or found.state.terminated or found.last_state.terminated
     started = "" if state is None else state.started_at or str(EPOCH)
     return ContainerState(found.name, found.restart_count, started, found.state.running is not None)
+
+
+def read_spec(raw: msgspec.Raw) -> Manifest:
+    """Return the spec of any pod."""
+    return _ANY_POD.decode(raw).spec
 
 
 def needed_spec(spec: Manifest) -> Manifest:
@@ -161,7 +176,7 @@ def needed_spec(spec: Manifest) -> Manifest:
     return found
 
 
-def read_details(raw: bytes | msgspec.Raw) -> PodDetails:
+def _read_details(raw: bytes | msgspec.Raw) -> PodDetails:
     details = _DETAILS.decode(raw)
     return replace(details, metadata=Metadata(name=details.metadata.name), spec=needed_spec(details.spec))
 

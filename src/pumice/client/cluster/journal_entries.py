@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,17 +58,22 @@ class Moment(Struct, frozen=True):
 
 @dataclass(slots=True)
 class JobJournal:
-    """The entries of one Job. `add` returns those that are new since the last facts.
+    """The entries of one Job, and their `history`. `add` returns those that are new since the last facts.
 
     `by_time` numbers them by microseconds since 1970, so that they have an order with the lines of logs.
     """
 
     record: RunRecord
     by_time: bool = False
+    history: RunHistory = field(init=False)
+    events: list[RunEvent] = field(default_factory=list)  # of the entries that were added last
     _known: set[tuple[object, ...]] = field(default_factory=set)
     _encoder: EventEncoder = field(default_factory=EventEncoder)
     _seq: int = 0
     _phase: object = None  # the newest that was written
+
+    def __post_init__(self) -> None:
+        self.history = RunHistory(self.record)
 
     def add(self, facts: JobFacts) -> list[Entry]:
         found = []
@@ -91,7 +96,9 @@ class JobJournal:
             # It was entered twice within a second: the first time is known, and the server knows seconds only.
             self._phase = phase.key[1]
             found = sorted([*found, phase], key=_order)
-        return [entry for each in found for entry in self._entries(each)]
+        entries = [entry for each in found for entry in self._entries(each)]
+        self.events = [event for each in entries if isinstance(event := self.history.add(each), RunEvent)]
+        return entries
 
     def _entries(self, moment: Moment) -> Iterator[Entry]:
         event = moment.event
@@ -101,17 +108,13 @@ class JobJournal:
         else:
             data = [(type(event).__name__, msgspec.to_builtins(event))]
         for kind, value in data:
-            self._seq = max(self._seq + 1, sequence_of(moment.time) if self.by_time else 0)
+            self._seq = max(self._seq + 1, int(moment.time.timestamp() * 1e6) if self.by_time else 0)
             elapsed = (moment.time - self.record.created).total_seconds()
             yield Entry(self._seq, moment.time, elapsed, kind, msgspec.Raw(msgspec.json.encode(value)))
 
 
 def _order(moment: Moment) -> tuple[dt.datetime, bool, int]:
     return moment.follows or moment.time, moment.restarted, moment.rank
-
-
-def sequence_of(time: dt.datetime) -> int:
-    return int(time.timestamp() * 1e6)
 
 
 def record_of(facts: JobFacts) -> RunRecord:
@@ -142,11 +145,9 @@ def read_args(text: str) -> list[str]:
 
 
 def history_of(facts: JobFacts) -> RunHistory:
-    record = record_of(facts)
-    history = RunHistory(record)
-    for entry in JobJournal(record).add(facts):
-        history.add(entry)
-    return history
+    journal = JobJournal(record_of(facts))
+    journal.add(facts)
+    return journal.history
 
 
 def summary(facts: JobFacts, on: str) -> Status:
@@ -190,7 +191,10 @@ def _moments(facts: JobFacts) -> Iterator[Moment]:
     job = with_defaults(facts.job, offline_context().registry) if facts.where else facts.job
     created = read_time(facts.manifest["metadata"].get("creationTimestamp")) or EPOCH
     phases = list(_phases(job, created))
-    began = _began(facts, phases)
+    # When the first pod got its node, as far as it is known; None for a Job that waits.
+    times = [time for each in facts.pods if (time := each.scheduled or each.started) is not None]
+    times += [time for phase, time, _ in phases if phase not in WAITING][:1]
+    began = min(times, default=phases[0][1] if phases and has_begun(facts.job.status) else None)
     yield Moment(created, 0, ("queued",), Queued(1))
     if began is not None:
         yield Moment(began, 2, ("started",), Started())
@@ -275,13 +279,6 @@ def _phases(job: Job, created: dt.datetime) -> Iterator[tuple[str, dt.datetime, 
         # A retry counts when the Job enters Restarting; older conditions may be gone. What a person asked for is none.
         yield phase, time, min(max(1, status.retry_count + 1 - to_come), most)
         to_come -= phase == Phase.RESTARTING
-
-
-def _began(facts: JobFacts, phases: Sequence[tuple[str, dt.datetime, int]]) -> dt.datetime | None:
-    """Return when the first pod got its node, as far as it is known; None for a Job that waits."""
-    times = [time for each in facts.pods if (time := each.scheduled or each.started) is not None]
-    times += [time for phase, time, _ in phases if phase not in WAITING][:1]
-    return min(times, default=phases[0][1] if phases and has_begun(facts.job.status) else None)
 
 
 def has_begun(status: JobStatus) -> bool:

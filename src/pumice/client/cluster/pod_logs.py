@@ -26,7 +26,6 @@ from pumice.store.logs.log_reader import LogSelection
 from pumice.store.logs.log_source import Execution, LogBatch
 from pumice.store.logs.log_tails import LogTail
 from pumice.store.pod_names import RunNames
-from pumice.store.run_errors import Denied
 
 _AT_ONCE: Final = 512  # logs that are read at the same time
 _GATHERED: Final = 0.05  # seconds in which lines of several pods are put in order
@@ -53,9 +52,7 @@ class JobLogs:
 
     async def read(self, pods: Sequence[ClusterPod]) -> AsyncGenerator[Sequence[LogBatch], None]:
         """Yield what has been printed so far."""
-        sources = [_lines(log.lines_of(text)) for log, text in self._kept_logs(pods)]
-        sources += [self._parts(log, previous=previous) for log, previous in self._executions(pods)]
-        merged = _merged(sources)
+        merged = _merged([*self._sources(pods)])
         async with aclosing(merged):
             if self.selection.tail is None:
                 async for lines in merged:
@@ -88,26 +85,22 @@ class JobLogs:
                     if batches := self._batches(lines):
                         yield batches
 
-    def _executions(self, pods: Iterable[ClusterPod]) -> Iterator[tuple[ContainerLog, bool]]:
-        """Yield the log of each execution that the cluster still has, and whether it is the one before the newest."""
-        for pod in pods:
-            for container in pod.containers:
-                newest = container.restarts
-                if newest and (log := self.log(pod, container.name, newest - 1)) is not None:
-                    yield log, True
-                if container.started and not self.selection.previous:
-                    log = self.log(pod, container.name, newest)
-                    if log is not None:
-                        yield log, False
-
-    def _kept_logs(self, pods: Iterable[ClusterPod]) -> Iterator[tuple[ContainerLog, bytes]]:
+    def _sources(self, pods: Sequence[ClusterPod]) -> Iterator[AsyncGenerator[list[Line], None]]:
+        """Yield what is kept of pods that are gone, then the log of each execution that the cluster still has."""
         uids = {each.observed.uid for each in pods}
         for tail in self.tails if not self.selection.previous else ():
             if tail.pod.uid not in uids:
                 pod = ClusterPod(kept_pod(tail), self.job.namespace)
-                log = self.log(pod, tail.container, tail.pod.restarts)
-                if log is not None:
-                    yield log, tail.text
+                if (log := self.log(pod, tail.container, tail.pod.restarts)) is not None:
+                    yield _lines(log.lines_of(tail.text))
+        for pod in pods:
+            for container in pod.containers:
+                newest = container.restarts
+                if newest and (log := self.log(pod, container.name, newest - 1)) is not None:
+                    yield self._parts(log, previous=True)
+                is_wanted = container.started and not self.selection.previous
+                if is_wanted and (log := self.log(pod, container.name, newest)) is not None:
+                    yield self._parts(log, previous=False)
 
     def log(self, pod: ClusterPod, container: str, restart: int) -> ContainerLog | None:
         """Return the log of an execution, always the same one; None if it is not selected."""
@@ -164,8 +157,7 @@ class JobLogs:
 def check_selection(facts: JobFacts, selection: LogSelection, *, follow: bool) -> None:
     """Refuse pods, tasks and containers that the Job does not have. Raises NoSuchPod; Denied without the right."""
     job = facts.job
-    if "pods" in facts.unreadable:
-        raise Denied(f"{job.name}: its pods are not readable for you", "ask for get, list and watch of pods")
+    facts.check_pods()
     pods = list(dict.fromkeys([*(s.short_name for s in slots(job)), *(p.observed.short_name for p in facts.pods)]))
     containers = (each.name for pod in facts.pods for each in pod.containers)
     RunNames(job.name, job, pods, containers).check(selection, follow=follow)

@@ -82,12 +82,21 @@ class _Validation:
 
     async def admission(self) -> list[Finding]:
         """What the API server says of the Job, and of one pod of each task."""
-        findings: list[Finding] = []
-        if await self._may_create(JOBS):
-            findings += await self._job_admission()
-        else:
-            findings.append(Finding(ROOT, f"you have no right to create Jobs in {self.namespace}", hint=_ASK))
-        return [*findings, *await self.pods()]
+        if not await self._may_create(JOBS):
+            denied = Finding(ROOT, f"you have no right to create Jobs in {self.namespace}", hint=_ASK)
+            return [denied, *await self.pods()]
+        job = self.admitted.written
+        plain = msgspec.to_builtins(job)
+        written = {
+            "apiVersion": job.api_version,
+            "kind": job.kind,
+            "metadata": plain["metadata"],
+            "spec": plain["spec"],
+        }
+        error = await self._dry_run(JOBS, written)
+        if error is not None and error.already_exists:
+            error = await self._dry_run(JOBS, written, is_unnamed=True)
+        return [*(() if error is None else job_findings(error)), *await self.pods()]
 
     async def pods(self) -> list[Finding]:
         if await self._may_create(PODS):
@@ -105,20 +114,6 @@ class _Validation:
         about = {"namespace": self.namespace, "verb": "create", "group": resource.group, "resource": resource.plural}
         with self.connection.explaining():
             return await is_allowed(self.connection.client, about)
-
-    async def _job_admission(self) -> list[Finding]:
-        job = self.admitted.written
-        plain = msgspec.to_builtins(job)
-        written = {
-            "apiVersion": job.api_version,
-            "kind": job.kind,
-            "metadata": plain["metadata"],
-            "spec": plain["spec"],
-        }
-        error = await self._dry_run(JOBS, written)
-        if error is not None and error.already_exists:
-            error = await self._dry_run(JOBS, written, is_unnamed=True)
-        return [] if error is None else list(job_findings(error))
 
     async def _pod_admission(self, pod: Manifest) -> list[Finding]:
         error = await self._dry_run(PODS, pod, is_unnamed=True)

@@ -23,7 +23,6 @@ from pumice.store.events import LogLine, LogOutput, RunEvent, WarningIssued
 from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import Entry
 from pumice.store.logs.log_reader import LogSelection
-from pumice.store.logs.log_source import LogBatch
 from pumice.store.run_end import RunEnded
 from pumice.store.run_errors import Denied, NoSuchRun
 
@@ -52,13 +51,11 @@ async def journal(backend: ClusterBackend, run: RunRef) -> AsyncGenerator[Part, 
         watched = [jobs] if "pods" in facts.unreadable else [jobs, pods]
         for each in watched:
             await stack.enter_async_context(live(each))
-        written, history = JobJournal(record_of(facts)), RunHistory(record_of(facts))
+        written = JobJournal(record_of(facts))
         while True:
-            entries = written.add(facts)
-            events = [event for entry in entries if isinstance(event := history.add(entry), RunEvent)]
-            if entries:
-                yield Part(entries, events, history)
-            if summary_of(history, facts.job, backend.name).is_over:
+            if entries := written.add(facts):
+                yield Part(entries, written.events, written.history)
+            if summary_of(written.history, facts.job, backend.name).is_over:
                 return
             changes = [await each.changed(_TICK) for each in watched]
             if any(changes):
@@ -163,20 +160,16 @@ async def _put_lines(backend: ClusterBackend, run: RunRef, selection: LogSelecti
         logs = JobLogs(backend.connection, facts.job, selection)
         if "pods" in facts.unreadable:
             raise Denied("pods are not readable for you")
-        async with aclosing(logs.follow(facts.pods)) as batches:
-            async for each in batches:
-                await queue.put([_output(each)])
+        async with aclosing(logs.follow(facts.pods)) as parts:
+            async for batches in parts:
+                lines = [
+                    LogLine(execution.pod, execution.container, "stdout", line)
+                    for _, execution, _, _, text in batches
+                    for line in text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
+                ]
+                await queue.put([LogOutput(lines)])
     except Denied as error:
         await queue.put([WarningIssued(f"what its pods print is not shown: {error.problem.message}")])
     except NoSuchRun:
         """The journal says what became of the Job."""
     await queue.put(None)
-
-
-def _output(batches: Sequence[LogBatch]) -> LogOutput:
-    lines = [
-        LogLine(execution.pod, execution.container, "stdout", line)
-        for _, execution, _, _, text in batches
-        for line in text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
-    ]
-    return LogOutput(lines)

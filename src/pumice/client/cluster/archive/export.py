@@ -6,12 +6,13 @@ arguments are left out; programs may have printed secrets.
 
 from __future__ import annotations
 
-import datetime as dt
 import io
+import os
 import tarfile
 import tempfile
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -25,11 +26,10 @@ from pumice.client.cluster.job_facts import JobFacts
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.pod_logs import JobLogs
 from pumice.model import VERSION, keys
-from pumice.store.history.run_history import RunHistory
 from pumice.store.journal import FILE as JOURNAL
 from pumice.store.logs.log_index import encode_record
 from pumice.store.logs.log_reader import LogSelection
-from pumice.store.logs.log_source import Execution, LogBatch
+from pumice.store.logs.log_source import LogBatch
 from pumice.store.redaction import redacted_line
 from pumice.store.run_errors import NoSuchRun
 from pumice.store.run_names import run_ref
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pumice.client.cluster.cluster_backend import ClusterBackend
 
 _NUMBER: Final = 1  # Jobs on a cluster have none, and runs of an archive do
-_RECORD: Final = "run.json"
-_STATUS: Final = "status.json"
 
 
 async def archive_and_delete(backend: ClusterBackend, directory: Path) -> None:
@@ -55,47 +53,33 @@ async def export_job(connection: Connection, facts: JobFacts, out: BinaryIO, *, 
     """Write the archive, a gzipped tar with one directory. Raises RunError, and OSError."""
     job, opened = facts.job, run_ref(facts.job.name, _NUMBER, opened=True)
     record = replace(record_of(facts), number=_NUMBER, host=connection.name, version=VERSION)
-    entries = JobJournal(record).add(replace(facts, opened=opened))
-    history = RunHistory(record)
-    for entry in entries:
-        history.add(entry)
+    journal = JobJournal(record)
+    entries = journal.add(replace(facts, opened=opened))
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        packer = _Packer(archive, f"{job.name}-{_NUMBER}", record.created)
-        packer.add(_RECORD, redacted_line(msgspec.json.encode(record)))
-        packer.add(JOURNAL, b"".join(redacted_line(msgspec.json.encode(entry)) for entry in entries))
-        packer.add(_STATUS, redacted_line(msgspec.json.encode(history.status)))
+
+        def add(name: str, content: bytes | Path) -> None:
+            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+                entry = tarfile.TarInfo(f"{job.name}-{_NUMBER}/{name}")
+                entry.size, entry.mode, entry.mtime = file.seek(0, os.SEEK_END), 0o600, int(record.created.timestamp())
+                file.seek(0)
+                archive.addfile(entry, file)
+
+        add("run.json", redacted_line(msgspec.json.encode(record)))
+        add(JOURNAL, b"".join(redacted_line(msgspec.json.encode(entry)) for entry in entries))
+        add("status.json", redacted_line(msgspec.json.encode(journal.history.status)))
         if not logs or "pods" in facts.unreadable:
             return
         with tempfile.TemporaryDirectory(prefix="pumice-export-") as directory:
-            files = _LogFiles(Path(directory), history.seq)
+            files = _LogFiles(Path(directory), journal.history.seq)
             reader = JobLogs(connection, job, LogSelection(), tails=facts.kept.tails)
             async with aclosing(reader.read(facts.pods)) as parts:
                 async for batches in parts:
                     files.add(batches)
             for path in files.written:
-                packer.add_file(f"pods/{path.relative_to(directory)}", path)
+                add(f"pods/{path.relative_to(directory)}", path)
             for name, attempt in files.pods.items():
                 annotations = {keys.JOB_RETRY_COUNT: str(attempt - 1)}
-                packer.add(f"pods/{name}/pod.json", msgspec.json.encode({"metadata": {"annotations": annotations}}))
-
-
-class _Packer(Struct):
-    archive: tarfile.TarFile
-    top: str
-    modified: dt.datetime
-
-    def add(self, name: str, content: bytes) -> None:
-        entry = self._entry(name, len(content))
-        self.archive.addfile(entry, io.BytesIO(content))
-
-    def add_file(self, name: str, path: Path) -> None:
-        with path.open("rb") as file:
-            self.archive.addfile(self._entry(name, path.stat().st_size), file)
-
-    def _entry(self, name: str, size: int) -> tarfile.TarInfo:
-        entry = tarfile.TarInfo(f"{self.top}/{name}")
-        entry.size, entry.mode, entry.mtime = size, 0o600, int(self.modified.timestamp())
-        return entry
+                add(f"pods/{name}/pod.json", msgspec.json.encode({"metadata": {"annotations": annotations}}))
 
 
 class _LogFiles(Struct):
@@ -111,24 +95,15 @@ class _LogFiles(Struct):
         return [path for log in self._sizes for path in (log, log.with_suffix(".idx"))]
 
     def add(self, batches: Sequence[LogBatch]) -> None:
-        """Append lines; those that follow each other in one log are one batch."""
-        first = 0
-        for at in range(1, len(batches) + 1):
-            if at == len(batches) or batches[at][1] is not batches[first][1]:
-                self._append(batches[first][1], batches[first:at])
-                first = at
-
-    def _append(self, execution: Execution, batches: Sequence[LogBatch]) -> None:
-        pod = f"{execution.pod}/{execution.number}"
-        path = self.directory / pod / f"{execution.container}.{execution.restart}.log"
-        if path not in self._sizes:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._sizes[path], self.pods[pod] = 0, execution.attempt
-        index = bytearray()
-        for _, _, time, flags, text in batches:
-            self._sizes[path] += len(text)
-            self.sequence += 1
-            index += encode_record(self.sequence, time, self._sizes[path], text.count(b"\n"), flags)
-        with path.open("ab") as log, path.with_suffix(".idx").open("ab") as records:
-            log.write(b"".join(text for *_, text in batches))
-            records.write(index)
+        for execution, group in groupby(batches, key=lambda each: each[1]):
+            pod = f"{execution.pod}/{execution.number}"
+            path = self.directory / pod / f"{execution.container}.{execution.restart}.log"
+            if path not in self._sizes:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._sizes[path], self.pods[pod] = 0, execution.attempt
+            with path.open("ab") as log, path.with_suffix(".idx").open("ab") as records:
+                for _, _, time, flags, text in group:
+                    self._sizes[path] += len(text)
+                    self.sequence += 1
+                    log.write(text)
+                    records.write(encode_record(self.sequence, time, self._sizes[path], text.count(b"\n"), flags))

@@ -88,10 +88,10 @@ async def remove(connection: Connection, run: RunRef, change: RemoveRun, tell: C
     return [*what, *claims]
 
 
-async def delete_job(connection: Connection, run: RunRef) -> None:
+async def delete_job(connection: Connection, run: RunRef, propagation: str = "Background") -> None:
     """Delete the Job with this uid; what it owns follows. Raises NoSuchRun if it was deleted or replaced."""
     try:
-        await connection.client.delete(JOBS, run.namespace, run.name, uid=run.uid, propagation="Background", attempts=4)
+        await connection.client.delete(JOBS, run.namespace, run.name, uid=run.uid, propagation=propagation, attempts=4)
     except ApiError as error:
         if error.not_found and error.reason == "NotFound":
             # A deletion whose answer was lost is repeated.

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from pumice.client.backend import RunRef
+from pumice.client.cluster.connection import gone
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, in_order
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
@@ -31,7 +32,7 @@ from pumice.model.snapshot import PodPhase
 from pumice.model.text import escaped
 from pumice.runtime.recently_used import RecentlyUsed
 from pumice.store.history.run_history import RunHistory
-from pumice.store.run_errors import ConnectionFailed, Denied, NoSuchRun, StoreError
+from pumice.store.run_errors import ConnectionFailed, Denied, StoreError
 from pumice.store.sample_file import Sample
 
 if TYPE_CHECKING:
@@ -62,36 +63,24 @@ class NoSamples(Struct, frozen=True):
 class KeptHistory:
     """The history of one Job, with what was seen before it was deleted, such as the pods of earlier attempts."""
 
-    facts: JobFacts
-    journal: JobJournal = field(init=False)
-    history: RunHistory = field(init=False)
+    journal: JobJournal
     seen: tuple[int, int] = (-1, -1)  # versions of the Job and of its events
 
-    def __post_init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        record = record_of(self.facts)
-        self.journal, self.history = JobJournal(record, by_time=True), RunHistory(record)
+    @property
+    def history(self) -> RunHistory:
+        return self.journal.history
 
     def add(self, facts: JobFacts, now: dt.datetime) -> None:
-        """Add what is new."""
-        self.facts = facts
+        """Add what is new. End the pods that were deleted; forget those that the Job no longer has: it was scaled."""
         if self.history.outcome is not None and facts.job.status.state.phase != self.history.job.status.state.phase:
             # It ended, or was suspended, and goes on.
-            self._begin()
-        for entry in self.journal.add(facts):
-            self.history.add(entry)
+            self.journal = JobJournal(record_of(facts), by_time=True)
+        self.journal.add(facts)
         self.history.renew(facts.job)
-        self._end_lives(facts, now)
-
-    def _end_lives(self, facts: JobFacts, now: dt.datetime) -> None:
-        """End the pods that were deleted; forget those that the Job no longer has, because it was scaled."""
-        lives, present = self.history.lives, {each.observed.uid for each in facts.pods}
-        if not (gone := lives.keys() - present):
-            return
-        names = {slot.short_name for slot in slots(facts.job)}
-        for uid in gone:
+        lives = self.history.lives
+        deleted = lives.keys() - {each.observed.uid for each in facts.pods}
+        names = {slot.short_name for slot in slots(facts.job)} if deleted else set[str]()
+        for uid in deleted:
             if lives[uid].name in names:
                 lives[uid].end(now)
             else:
@@ -197,7 +186,7 @@ class ClusterObserver:
             kept = self._histories.pop(run.uid, None)
             if kept is None or kept.seen != seen:
                 facts = self._facts(job, events)
-                kept = kept or KeptHistory(facts)
+                kept = kept or KeptHistory(JobJournal(record_of(facts), by_time=True))
                 await asyncio.to_thread(kept.add, facts, self.backend.now())
                 kept.seen = seen
             self._histories.keep(run.uid, kept)
@@ -217,9 +206,8 @@ class ClusterObserver:
 
     async def _job(self, run: RunRef) -> SeenJob:
         await self.table.jobs.first()
-        found = self.table.jobs.items.get(run.uid)
-        if found is None:
-            raise NoSuchRun(f"{run}: was deleted", "its pods and logs are gone with it")
+        if (found := self.table.jobs.items.get(run.uid)) is None:
+            raise gone(str(run))
         return found
 
     def _facts(self, seen: SeenJob, events: OpenJob | None) -> JobFacts:
@@ -269,21 +257,15 @@ class ClusterObserver:
         return None if found is None or found.follower is None else found.follower.newest
 
     async def waiting(self, run: Observed, *, whole: bool = True) -> WaitingRun | None:
-        job, record = run.history.job, run.record
-        if whole:
-            why = await self._why(run)
-        else:
-            why = Why(run=record.ref, code=WhyCode.RESOURCES, since=record.created, message=_reason(run))
-        return WaitingRun(record.ref, record.uid, {}, job.total_replicas, why)
-
-    async def _why(self, run: Observed) -> Why:
-        opened = await self._opened(run.ref)
-        version = self.table.version(run.ref.uid) + opened.version
-        with suppress(ConnectionFailed, TimeoutError):
-            if not self._is_lost:
+        record = run.record
+        why = Why(run=record.ref, code=WhyCode.RESOURCES, since=record.created, message=_reason(run))
+        opened = await self._opened(run.ref) if whole else None
+        if opened is not None and not self._is_lost:
+            version = self.table.version(run.ref.uid) + opened.version
+            with suppress(ConnectionFailed, TimeoutError):
                 async with asyncio.timeout(_WHY_PATIENCE):
-                    return await opened.why(version, lambda: self.backend.why(run.ref))
-        return Why(run=run.record.ref, code=WhyCode.RESOURCES, since=run.record.created, message=_reason(run))
+                    why = await opened.why(version, lambda: self.backend.why(run.ref))
+        return WaitingRun(record.ref, record.uid, {}, run.history.job.total_replicas, why)
 
     async def refusals(self, run: Observed) -> Refusals:
         return await self.rights.refusals(run.ref, asks=not self._is_lost)

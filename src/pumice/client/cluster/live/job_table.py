@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_end import COMMANDS_OF_JOBS
-from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts, read_event, read_job, read_pod
+from pumice.client.cluster.job_facts import (
+    ClusterPod,
+    JobEventFact,
+    JobFacts,
+    read_event,
+    read_job,
+    read_pod,
+    read_spec,
+)
 from pumice.client.cluster.job_rows import STOPPED
 from pumice.client.cluster.journal_entries import history_of
 from pumice.client.cluster.live_objects import LiveTable
@@ -50,13 +58,6 @@ class SeenJob(Struct, frozen=True):
 class SeenPod(Struct, frozen=True):
     pod: ClusterPod
     requests: Amounts
-
-
-class _PodSpec(Struct, frozen=True):
-    spec: dict[str, Any] = {}
-
-
-_SPEC: Final = msgspec.json.Decoder(_PodSpec)
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ class JobTable:
     def _seen_pod(self, raw: msgspec.Raw) -> SeenPod | None:
         if (pod := read_pod(raw)) is None:
             return None
-        usage = pod_usage(_SPEC.decode(raw).spec)
+        usage = pod_usage(read_spec(raw))
         key = tuple((name, usage[name]) for name in usage if name in _RESERVED)
         return SeenPod(pod, self._requests.setdefault(key, dict(key)))
 

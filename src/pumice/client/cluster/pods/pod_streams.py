@@ -220,13 +220,8 @@ def size_message(size: tuple[int, int]) -> bytes:
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-class _Cause(Struct, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
 class _Details(Struct, frozen=True):
-    causes: list[_Cause] | None = None
+    causes: list[dict[str, str]] | None = None
 
 
 class _Status(Struct, frozen=True):
@@ -273,6 +268,6 @@ def read_end(data: bytes) -> CommandEnd | None:
         return CommandEnd(0)
     causes = status.details.causes if status.details is not None else None
     for cause in causes or ():
-        if cause.reason == _EXIT_CODE and cause.message.isdecimal():
-            return CommandEnd(int(cause.message))
+        if cause.get("reason") == _EXIT_CODE and cause.get("message", "").isdecimal():
+            return CommandEnd(int(cause["message"]))
     return CommandEnd(1, status.message or status.reason or "it failed")

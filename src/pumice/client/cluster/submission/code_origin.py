@@ -44,11 +44,25 @@ def fetch_code(job: Job) -> FetchedCode:
         raise InvalidOption(f"metadata.annotations[{keys.CODE_FROM}]: {error}", _HINT) from error
     _check_kubeconfig(origin.kubeconfig)
     connection = Connection.open(origin.on, job.namespace)
+
+    async def read() -> Bundle:
+        try:
+            return await read_code(connection, RunRef(job.name, 0, connection.namespace, ""), sha256)
+        finally:
+            await connection.close()
+
     try:
-        bundle = asyncio.run(_read(connection, job, sha256))
+        bundle = asyncio.run(read())
     except RunError as error:
         raise InvalidOption(f"the code of {job.name} is not fetched: {error.problem.message}", _HINT) from error
-    directory = _unpacked(bundle, working_directory() / f"{job.name}-code-{sha256[:ID_LENGTH]}")
+    wanted = working_directory() / f"{job.name}-code-{sha256[:ID_LENGTH]}"
+    # A directory that exists may have been changed: the next free name is taken.
+    names = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, _MOST))]
+    directory = next((each for each in names if not each.exists()), wanted)
+    try:
+        unpack(bundle, directory)
+    except OSError as error:
+        raise InvalidOption(f"{directory}: {(error.strerror or str(error)).lower()}") from error
     return FetchedCode(directory, tuple(map(Path, origin.directories)), f"{origin.on}/{connection.namespace}")
 
 
@@ -64,21 +78,3 @@ def _check_kubeconfig(name: str) -> None:
     if os.path.realpath(Path(name).expanduser()) not in own:
         message = f"metadata.annotations[{keys.CODE_FROM}]: a Job does not choose the kubeconfig {name}"
         raise InvalidOption(message, "set KUBECONFIG to it if it is yours")
-
-
-async def _read(connection: Connection, job: Job, sha256: str) -> Bundle:
-    try:
-        return await read_code(connection, RunRef(job.name, 0, connection.namespace, ""), sha256)
-    finally:
-        await connection.close()
-
-
-def _unpacked(bundle: Bundle, wanted: Path) -> Path:
-    """A directory that exists may have been changed: the next free name is taken."""
-    names = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, _MOST))]
-    directory = next((each for each in names if not each.exists()), wanted)
-    try:
-        unpack(bundle, directory)
-    except OSError as error:
-        raise InvalidOption(f"{directory}: {(error.strerror or str(error)).lower()}") from error
-    return directory

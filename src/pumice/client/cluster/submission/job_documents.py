@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -87,15 +88,12 @@ def _unequal(path: str, mine: object, other: object) -> Iterator[str]:
     if isinstance(mine, dict) and isinstance(other, dict):
         for key, value in mine.items():
             yield from _unequal(f"{path}.{key}", value, other.get(key))
-    elif mine != other and not _same_amount(mine, other):
+        return
+    with suppress(ValueError):
+        if Quantity.parse(str(mine)) == Quantity.parse(str(other)):
+            return
+    if mine != other:
         yield f"{path} (there {_shown(other)}, here {_shown(mine)})"
-
-
-def _same_amount(mine: object, other: object) -> bool:
-    try:
-        return Quantity.parse(str(mine)) == Quantity.parse(str(other))
-    except ValueError:
-        return False
 
 
 def _shown(value: object) -> str:

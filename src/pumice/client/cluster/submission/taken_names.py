@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.control.removal import job_pods, owned_claims
+from pumice.client.cluster.control.removal import delete_job, job_pods, owned_claims
 from pumice.client.cluster.job_facts import JobFacts, read_facts
 from pumice.client.cluster.journal_entries import summary
 from pumice.client.cluster.live_objects import patiently
 from pumice.client.values import Status
-from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.model import keys
-from pumice.model.job import Job
 from pumice.model.problem import Option
 from pumice.model.text import plural
 from pumice.model.units import elapsed_text
 from pumice.store.options import ClusterOptions
-from pumice.store.run_errors import ConnectionFailed, Denied, NameTakenError, RunError
+from pumice.store.run_errors import ConnectionFailed, Denied, NameTakenError, NoSuchRun, RunError
 
 if TYPE_CHECKING:
     from pumice.client.cluster.connection import Connection
@@ -108,8 +106,11 @@ async def free_name(connection: Connection, namespace: str, name: str) -> str:
 async def delete_taken(connection: Connection, taken: Taken, say: Callable[[str], None]) -> None:
     """Delete a Job with its pods, and wait until they are gone. Raises RunError."""
     job, said, since = taken.facts.job, "", time.monotonic()
-    await patiently(connection, lambda: _delete(connection, job))
-    while left := await patiently(connection, lambda: _what_is_left(connection, job)):
+    run = RunRef(job.name, 0, job.namespace, job.uid)
+    with suppress(NoSuchRun):
+        # Another Job may have the name by now.
+        await patiently(connection, lambda: delete_job(connection, run, "Foreground"))
+    while left := await patiently(connection, lambda: _what_is_left(connection, run)):
         passed = time.monotonic() - since
         if passed > _LONGEST:
             message = f"{job.name}: is deleted, but {left} not gone after {passed / 60:.0f} minutes"
@@ -120,23 +121,10 @@ async def delete_taken(connection: Connection, taken: Taken, say: Callable[[str]
         await asyncio.sleep(_POLL)
 
 
-async def _delete(connection: Connection, job: Job) -> None:
-    """Raises RunError."""
-    try:
-        await connection.client.delete(JOBS, job.namespace, job.name, uid=job.uid, propagation="Foreground")
-    except ApiError as error:
-        # A conflict: another Job has the name by now.
-        if not (error.not_found or error.is_conflict):
-            raise connection.explained(error) from error
-
-
-async def _what_is_left(connection: Connection, job: Job) -> str:
+async def _what_is_left(connection: Connection, run: RunRef) -> str:
     """Return what of a deleted Job is still there, in words. Raises RunError."""
-    try:
-        pods = await job_pods(connection, RunRef(job.name, 0, job.namespace, job.uid))
-    except Denied:
-        pods = []
-    if pods:
-        return "1 pod is" if len(pods) == 1 else f"{len(pods)} pods are"
-    raw = await connection.get(JOBS, job.namespace, job.name)
-    return "what it owns is" if raw is not None and read_metadata(raw).uid == job.uid else ""
+    with suppress(Denied):
+        if pods := await job_pods(connection, run):
+            return "1 pod is" if len(pods) == 1 else f"{len(pods)} pods are"
+    raw = await connection.get(JOBS, run.namespace, run.name)
+    return "what it owns is" if raw is not None and read_metadata(raw).uid == run.uid else ""
