@@ -175,9 +175,7 @@ class ClusterBackend(JobOperations):
         """Return the name that the API server gives this user, if it is asked for."""
         if not selection.by_me:
             return ""
-        from pumice.client.cluster.control.people import find_user_name
-
-        if name := await find_user_name(self.connection):
+        if name := await self.connection.user_name():
             return name
         message = f"{self.name}: the API server does not say who you are, so that yours cannot be told from others"
         raise InvalidOption(message, "name the Jobs, or select them with -l")

@@ -20,20 +20,9 @@ from pumice.client.values import Status
 from pumice.diagnosis.cluster.objects import Claim, Event, Lease, Node, PodGroup, PriorityClass, Queue
 from pumice.diagnosis.cluster.reading import ClusterReading, PodReading, Unread, known, requests_by_node
 from pumice.diagnosis.cluster.volume_layer import claims_of
+from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.discovery import discover
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.api.resources import (
-    CLAIMS,
-    CORE_EVENTS,
-    LEASES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRIORITY_CLASSES,
-    VOLCANO_POD_GROUPS,
-    VOLCANO_QUEUES,
-    Resource,
-)
 from pumice.engines.kubernetes.cache.decode_pods import decode_owned
 from pumice.engines.kubernetes.install import names
 from pumice.model.job import Job
@@ -86,7 +75,7 @@ async def read_cluster(connection: Connection, facts: JobFacts, status: Status) 
     offered, events, claims, leases = await asyncio.gather(
         reader.offered(), reader.events(), reader.claims(reading), reader.leases()
     )
-    has_volcano = VOLCANO_QUEUES.identity in offered
+    has_volcano = resources.VOLCANO_QUEUES.identity in offered
     reading = msgspec.structs.replace(
         reading, events=events, claims=claims, leases=leases, has_volcano=has_volcano, pod_groups=()
     )
@@ -102,17 +91,17 @@ class _Reader:
     job: Job
 
     async def _all(
-        self, resource: Resource, kind: type[T], namespace: str = "", *, fields: str = ""
+        self, resource: resources.Resource, kind: type[T], namespace: str = "", *, fields: str = ""
     ) -> tuple[T, ...] | Unread:
         return _decoded(kind, await _attempt(self.connection.all(resource, namespace, fields=fields)))
 
     async def _some(
-        self, resource: Resource, kind: type[T], wanted: Iterable[tuple[str, str]]
+        self, resource: resources.Resource, kind: type[T], wanted: Iterable[tuple[str, str]]
     ) -> tuple[T, ...] | Unread:
         """Return the objects of these namespaces and names that exist."""
         return _decoded(kind, await self._raw(resource, wanted))
 
-    async def _raw(self, resource: Resource, wanted: Iterable[tuple[str, str]]) -> list[bytes] | Unread:
+    async def _raw(self, resource: resources.Resource, wanted: Iterable[tuple[str, str]]) -> list[bytes] | Unread:
         found = await _attempt(asyncio.gather(*(self.connection.get(resource, *each) for each in wanted)))
         return found if isinstance(found, Unread) else [each for each in found if each is not None]
 
@@ -121,31 +110,31 @@ class _Reader:
         try:
             return await discover(self.connection.client)
         except ApiError:
-            return frozenset({VOLCANO_POD_GROUPS.identity, VOLCANO_QUEUES.identity})
+            return frozenset({resources.VOLCANO_POD_GROUPS.identity, resources.VOLCANO_QUEUES.identity})
 
     async def events(self) -> tuple[Event, ...] | Unread:
         fields = ",".join(f"reason!={reason}" for reason in _QUIET)
-        return await self._all(CORE_EVENTS, Event, self.job.namespace, fields=fields)
+        return await self._all(resources.CORE_EVENTS, Event, self.job.namespace, fields=fields)
 
     async def claims(self, reading: ClusterReading) -> tuple[Claim, ...] | Unread:
         named = self.job.spec.volumes or any(claims_of(pod) for pod in known(reading.pods))
-        return await self._all(CLAIMS, Claim, self.job.namespace) if named else ()
+        return await self._all(resources.CLAIMS, Claim, self.job.namespace) if named else ()
 
     async def leases(self) -> tuple[Lease, ...] | Unread:
         if self.job.status.state.phase:
             return ()
         own = (names.LEASE_NAMESPACE, f"{names.LEASE}-{self.job.namespace}")
-        return await self._some(LEASES, Lease, (*LEASES_OF_CONTROLLERS.values(), own))
+        return await self._some(resources.LEASES, Lease, (*LEASES_OF_CONTROLLERS.values(), own))
 
     async def pod_groups(self, offered: frozenset[str]) -> tuple[PodGroup, ...] | Unread:
         """Return the PodGroups of the Job, whichever gang provider serves it."""
-        parts = await asyncio.gather(*(self._groups_of(name, offered) for name in POD_GROUPS))
+        parts = await asyncio.gather(*(self._groups_of(name, offered) for name in resources.POD_GROUPS))
         unread = next((part for part in parts if isinstance(part, Unread)), None)
         groups = [group for part in parts for group in known(part)]
         return tuple(groups) if groups or unread is None else unread
 
     async def _groups_of(self, provider: str, offered: frozenset[str]) -> tuple[PodGroup, ...] | Unread:
-        resource = next((each for each in POD_GROUPS[provider] if each.identity in offered), None)
+        resource = next((each for each in resources.POD_GROUPS[provider] if each.identity in offered), None)
         if resource is None:
             return ()
         wanted = group_names(self.job, GANG_PROVIDERS[provider])
@@ -169,16 +158,16 @@ class _Reader:
         is_held = groups[0].status.phase in ("", "Pending") if groups else not reading.attempt
         if not (reading.has_volcano and is_held and self.job.spec.scheduler_name in ("", VOLCANO_SCHEDULER)):
             return ()
-        found = await self._all(VOLCANO_QUEUES, Queue)
+        found = await self._all(resources.VOLCANO_QUEUES, Queue)
         if not isinstance(found, Unread):
             return found
-        one = await self._some(VOLCANO_QUEUES, Queue, [("", self.job.spec.queue or "default")])
+        one = await self._some(resources.VOLCANO_QUEUES, Queue, [("", self.job.spec.queue or "default")])
         return found if isinstance(one, Unread) else one
 
     async def nodes(self, reading: ClusterReading) -> tuple[Node, ...] | Unread:
         pods = [pod.observed for pod in known(reading.pods)]
         is_needed = _has_unplaced(reading) or any(pod.is_unreachable or (pod.is_deleting and pod.node) for pod in pods)
-        return await self._all(NODES, Node) if is_needed else ()
+        return await self._all(resources.NODES, Node) if is_needed else ()
 
     async def usage(self, reading: ClusterReading) -> Mapping[str, Mapping[str, Quantity]] | Unread:
         if not _has_unplaced(reading):
@@ -195,7 +184,7 @@ class _Reader:
         if queue is None or queue.spec.dequeue_strategy != _FIFO:
             return reading
         groups, classes = await asyncio.gather(
-            self._all(VOLCANO_POD_GROUPS, PodGroup), self._all(PRIORITY_CLASSES, PriorityClass)
+            self._all(resources.VOLCANO_POD_GROUPS, PodGroup), self._all(resources.PRIORITY_CLASSES, PriorityClass)
         )
         waiting = groups
         if not isinstance(groups, Unread):
@@ -211,14 +200,14 @@ class _Reader:
 async def requested(connection: Connection) -> Mapping[str, Mapping[str, Quantity]]:
     """Return what the pods of all namespaces request that have not ended, by node. Raises RunError."""
     fields = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
-    async with aclosing(connection.each(PODS, fields=fields)) as pods:
+    async with aclosing(connection.each(resources.PODS, fields=fields)) as pods:
         specs = [needed_spec(read_spec(raw)) async for raw in pods]
     return requests_by_node((str(spec.get("nodeName") or ""), spec) for spec in specs)
 
 
 async def nodes(connection: Connection) -> backend.NodeListing:
     """Raises Denied for a user who may not list nodes."""
-    found = [msgspec.json.decode(raw, type=Node) for raw in await connection.all(NODES)]
+    found = [msgspec.json.decode(raw, type=Node) for raw in await connection.all(resources.NODES)]
     warnings: list[str] = []
     used: Mapping[str, Mapping[str, Quantity]] | None = None
     try:

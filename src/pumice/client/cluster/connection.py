@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.client import Client, is_allowed
 from pumice.engines.kubernetes.api.errors import AccessError, ApiError
-from pumice.engines.kubernetes.api.resources import NAMESPACES, Resource
+from pumice.engines.kubernetes.api.resources import NAMESPACES, SELF_REVIEWS, Resource
 from pumice.engines.kubernetes.auth.access import NO_CLUSTER, Access, NoClusterError, find_access, in_cluster_access
 from pumice.engines.kubernetes.auth.kubeconfig import Kubeconfig
 from pumice.model.problem import FLAGS, Option
@@ -112,6 +112,26 @@ class Connection:
                 async for items, _ in pages:
                     for raw in items:
                         yield raw
+
+    async def user_name(self) -> str:
+        """Return what the API server calls this user; empty if it does not say. Raises RunError."""
+        review = msgspec.json.encode({"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
+        try:
+            body = await self.client.create(SELF_REVIEWS, None, review, attempts=3)
+        except ApiError as error:
+            # Before Kubernetes 1.28 there is no such review, and an administrator may forbid it.
+            if error.not_found or error.is_forbidden:
+                return ""
+            raise self.explained(error) from error
+        status = msgspec.json.decode(body).get("status") or {}
+        return str((status.get("userInfo") or {}).get("username") or "")
+
+    async def may(
+        self, verb: str, resource: Resource, namespace: str, subresource: str = "", *, attempts: int = 3
+    ) -> bool:
+        """Return whether this user has a right. Raises ApiError."""
+        about = {"namespace": namespace, "verb": verb, "group": resource.group, "resource": resource.plural}
+        return await is_allowed(self.client, about | {"subresource": subresource}, attempts=attempts)
 
     async def check_namespace(self, namespace: str = "") -> None:
         """Raises InvalidOption if the namespace does not exist, as far as this user may know."""

@@ -75,7 +75,7 @@ class JobOperations(JobReads):
         return f"{self._backend.name}/{run.namespace}"
 
     async def strangers(self, runs: Sequence[RunRef]) -> Mapping[str, str]:
-        from pumice.client.cluster.control.people import strangers
+        from pumice.client.cluster.control.changes import strangers
 
         return await strangers(self.connection, runs)
 

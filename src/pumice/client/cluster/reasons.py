@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec.structs import replace
-
 from pumice.client.cluster.cluster_reading import read_cluster
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.job_facts import JobFacts
@@ -26,12 +24,8 @@ _MOST_FAILURES: Final = 4  # pods of a Job that has failed, as evidence
 
 async def explain(connection: Connection, facts: JobFacts, status: Status, now: dt.datetime) -> Why:
     """Return why a Job is in its state, from all that this user may read."""
-    if status.finished is not None:
-        return replace(_ended(facts, status), outcome=status.outcome)
-    return why_on_cluster(await read_cluster(connection, facts, status), now)
-
-
-def _ended(facts: JobFacts, status: Status) -> Why:
+    if status.finished is None:
+        return why_on_cluster(await read_cluster(connection, facts, status), now)
     message = status.message
     if status.verdict is not None and status.verdict.text:
         message = status.verdict.text
@@ -48,6 +42,7 @@ def _ended(facts: JobFacts, status: Status) -> Why:
         message=message,
         evidence=tuple(_evidence(facts)),
         verdict=status.verdict,
+        outcome=status.outcome,
     )
 
 

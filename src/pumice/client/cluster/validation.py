@@ -17,18 +17,9 @@ from pumice.client.job_files import as_stored, render
 from pumice.diagnosis.cluster.node_fit import NodeFit, fits
 from pumice.diagnosis.cluster.objects import OPEN, ROOT_QUEUE, Node, Queue, Quota, quantities
 from pumice.diagnosis.cluster.reading import amount
-from pumice.engines.kubernetes.api.client import is_allowed
+from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.object_metadata import read_metadata
-from pumice.engines.kubernetes.api.resources import (
-    JOBS,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    QUOTAS,
-    VOLCANO_QUEUES,
-    Resource,
-)
 from pumice.model import keys
 from pumice.model.findings import ROOT, SPEC, Finding, Path, warning
 from pumice.model.job import Job, Manifest
@@ -82,7 +73,7 @@ class _Validation:
 
     async def admission(self) -> list[Finding]:
         """What the API server says of the Job, and of one pod of each task."""
-        if not await self._may_create(JOBS):
+        if not await self._may_create(resources.JOBS):
             denied = Finding(ROOT, f"you have no right to create Jobs in {self.namespace}", hint=_ASK)
             return [denied, *await self.pods()]
         job = self.admitted.written
@@ -93,13 +84,13 @@ class _Validation:
             "metadata": plain["metadata"],
             "spec": plain["spec"],
         }
-        error = await self._dry_run(JOBS, written)
+        error = await self._dry_run(resources.JOBS, written)
         if error is not None and error.already_exists:
-            error = await self._dry_run(JOBS, written, is_unnamed=True)
+            error = await self._dry_run(resources.JOBS, written, is_unnamed=True)
         return [*(() if error is None else job_findings(error)), *await self.pods()]
 
     async def pods(self) -> list[Finding]:
-        if await self._may_create(PODS):
+        if await self._may_create(resources.PODS):
             # The first pod of each task, as the controller would create it without a gang.
             first: dict[str, Manifest] = {}
             for each in render(self.admitted, self.namespace, gang=NO_GANG):
@@ -110,13 +101,12 @@ class _Validation:
         what = "quotas, limits, PodSecurity and webhooks did not see a pod"
         return [warning(ROOT, f"you have no right to create pods in {self.namespace}: {what}")]
 
-    async def _may_create(self, resource: Resource) -> bool:
-        about = {"namespace": self.namespace, "verb": "create", "group": resource.group, "resource": resource.plural}
+    async def _may_create(self, resource: resources.Resource) -> bool:
         with self.connection.explaining():
-            return await is_allowed(self.connection.client, about)
+            return await self.connection.may("create", resource, self.namespace)
 
     async def _pod_admission(self, pod: Manifest) -> list[Finding]:
-        error = await self._dry_run(PODS, pod, is_unnamed=True)
+        error = await self._dry_run(resources.PODS, pod, is_unnamed=True)
         index = [task.name for task in self.job.spec.tasks].index(pod["metadata"]["annotations"][keys.TASK_SPEC])
         if error is None:
             return []
@@ -125,7 +115,9 @@ class _Validation:
         # The pods have that of the Job, which `priority` looks up.
         return [finding for finding in found if own or finding.path[-1] != "priorityClassName"]
 
-    async def _dry_run(self, resource: Resource, manifest: Manifest, *, is_unnamed: bool = False) -> ApiError | None:
+    async def _dry_run(
+        self, resource: resources.Resource, manifest: Manifest, *, is_unnamed: bool = False
+    ) -> ApiError | None:
         """Return why the API server would refuse an object; `is_unnamed`: under a name that it chooses."""
         metadata = {**manifest["metadata"], "namespace": self.namespace}
         metadata.pop("ownerReferences", None)
@@ -164,9 +156,9 @@ class _Validation:
         name = self.job.spec.queue or _DEFAULT_QUEUE
         path = SPEC / "queue"
         try:
-            raw = await self.connection.get(VOLCANO_QUEUES, "", name)
+            raw = await self.connection.get(resources.VOLCANO_QUEUES, "", name)
             if raw is None:
-                found = await self.connection.all(VOLCANO_QUEUES)
+                found = await self.connection.all(resources.VOLCANO_QUEUES)
                 others = {read_metadata(each).name for each in found} - {ROOT_QUEUE}
                 hint = did_you_mean(name, others) or f"there are: {', '.join(sorted(others)) or 'none'}"
                 return [Finding(path, "there is no such Queue on this cluster", name, hint)] if others else []
@@ -185,9 +177,9 @@ class _Validation:
         if not name:
             return []
         try:
-            if await self.connection.get(PRIORITY_CLASSES, "", name) is not None:
+            if await self.connection.get(resources.PRIORITY_CLASSES, "", name) is not None:
                 return []
-            others = [read_metadata(each).name for each in await self.connection.all(PRIORITY_CLASSES)]
+            others = [read_metadata(each).name for each in await self.connection.all(resources.PRIORITY_CLASSES)]
         except Denied:
             return [warning(path, f"PriorityClasses are {_UNREADABLE}", name)]
         return [Finding(path, "there is no such PriorityClass on this cluster", name, did_you_mean(name, others))]
@@ -196,7 +188,7 @@ class _Validation:
         """Quotas that never grant what the gang needs. Whether one has room now, the dry run of the pods tells."""
         group: Manifest = next((each["spec"] for each in self.objects if each["kind"] == "PodGroup"), {})
         try:
-            raws = await self.connection.all(QUOTAS, self.namespace)
+            raws = await self.connection.all(resources.QUOTAS, self.namespace)
         except Denied:
             return [warning(SPEC, f"ResourceQuotas are {_UNREADABLE}")]
         wanted = quantities(group.get("minResources") or {})
@@ -212,7 +204,7 @@ class _Validation:
 
     async def node_fit(self) -> list[Finding]:
         try:
-            nodes = [msgspec.json.decode(raw, type=Node) for raw in await self.connection.all(NODES)]
+            nodes = [msgspec.json.decode(raw, type=Node) for raw in await self.connection.all(resources.NODES)]
         except Denied:
             return [warning(SPEC / "tasks", f"nodes are {_UNREADABLE}")]
         if not nodes:

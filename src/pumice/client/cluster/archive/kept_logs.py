@@ -29,9 +29,6 @@ class KeptLogs(Struct, frozen=True):
     tails: Sequence[LogTail] = ()
     is_denied: bool = False
 
-    def of(self, attempt: int) -> LogTail | None:
-        return next((each for each in self.tails if each.attempt == attempt), None)
-
 
 async def read_kept_logs(connection: Connection, job: Job) -> KeptLogs:
     """Raises RunError if the cluster does not answer."""
@@ -71,22 +68,17 @@ def evidence_of_attempts(job: Job, pods: Sequence[ObservedPod], kept: KeptLogs) 
             text += f"; its log was not kept: {tail.problem}"
         about = {"kind": "Secret", "name": secret, "field": f"attempt {tail.attempt}"}
         found.append(EvidenceLine(**about, since=pod.ended_at, text=text))
-    if gone := gone_attempts(job, pods, kept):
+    known = {each.attempt for each in kept.tails}
+    known |= {pod.retry + 1 for pod in pods if pod.phase is PodPhase.FAILED}
+    if gone := [number for number in range(1, job.status.retry_count + 1) if number not in known]:
         text = f"{_attempts(gone)}: the log of the pod that failed is gone with it; {_why_gone(job, kept)}"
         found.append(EvidenceLine(kind="Job", name=job.name, field="status.retryCount", text=text))
     return found
 
 
-def gone_attempts(job: Job, pods: Sequence[ObservedPod], kept: KeptLogs) -> list[int]:
-    """Return the failed attempts of which there is no log any more."""
-    known = {each.attempt for each in kept.tails}
-    known |= {pod.retry + 1 for pod in pods if pod.phase is PodPhase.FAILED}
-    return [number for number in range(1, job.status.retry_count + 1) if number not in known]
-
-
 def check_attempt(job: Job, attempt: int, pods: Sequence[ObservedPod], kept: KeptLogs) -> None:
     """Raises NoSuchPod, or Denied, if there was such an attempt and no line of it can be shown."""
-    tail = kept.of(attempt)
+    tail = next((each for each in kept.tails if each.attempt == attempt), None)
     if any(pod.retry + 1 == attempt for pod in pods) or (tail is not None and tail.text):
         return
     if tail is not None:

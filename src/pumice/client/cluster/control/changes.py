@@ -10,24 +10,16 @@ import msgspec
 
 from pumice.admission.defaults import with_first_min_available
 from pumice.admission.updates import check_update
-from pumice.client.backend import (
-    Change,
-    DetachRun,
-    KillPod,
-    RemoveRun,
-    RestartRun,
-    ResumeRun,
-    RunRef,
-    ScaleRun,
-    StopRun,
-    SuspendRun,
-)
+from pumice.client import backend
+from pumice.client.backend import Change, RunRef
 from pumice.client.cluster.connection import Connection
 from pumice.client.cluster.control.job_commands import Commander, Order
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
 from pumice.client.cluster.job_facts import is_volcanos, read_current, read_current_manifest
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.object_metadata import ObjectMetadata, read_metadata
 from pumice.engines.kubernetes.api.resources import JOBS
+from pumice.model import keys
 from pumice.model.job import Job, scaled
 from pumice.model.problem import Command, Option, Position, Problem
 from pumice.model.suggestions import did_you_mean
@@ -48,28 +40,28 @@ async def make_change(connection: Connection, run: RunRef, change: Change, tell:
     """Return the names of what else it affected. Raises RunError."""
     with connection.explaining():
         match change:
-            case StopRun():
+            case backend.StopRun():
                 await _stop(connection, run, change, tell)
-            case SuspendRun():
+            case backend.SuspendRun():
                 job = await read_current(connection, run)
                 if not _is_suspended(job):
                     _check_valid(run, job)
                     _check_runs(run, job)
                     await Commander(connection, run, tell).obeyed(Order(Action.ABORT_JOB, _is_suspended), job)
-            case ResumeRun():
+            case backend.ResumeRun():
                 await _resume(connection, run, change, tell)
-            case RestartRun():
+            case backend.RestartRun():
                 return await _restart(connection, run, tell)
-            case ScaleRun():
+            case backend.ScaleRun():
                 await _patch(connection, run, lambda manifest, job: resize_patch(run, manifest, job, change.replicas))
-            case KillPod():
+            case backend.KillPod():
                 from pumice.client.cluster.pods.pod_commands import kill  # noqa: PLC0415 - loads aiohttp
 
                 return await kill(connection, run, change)
-            case DetachRun():
+            case backend.DetachRun():
                 await read_current(connection, run)
                 return (str(run),)
-            case RemoveRun():
+            case backend.RemoveRun():
                 return await remove(connection, run, change, tell)
     return ()
 
@@ -77,13 +69,28 @@ async def make_change(connection: Connection, run: RunRef, change: Change, tell:
 async def check_change(connection: Connection, run: RunRef, change: Change) -> None:
     """Raises RunError if the change cannot be made."""
     with connection.explaining():
-        if isinstance(change, RemoveRun):
+        if isinstance(change, backend.RemoveRun):
             await check_removal(connection, run, change)
         else:
             await read_current(connection, run)
 
 
-async def _stop(connection: Connection, run: RunRef, change: StopRun, tell: Tell) -> None:
+async def strangers(connection: Connection, runs: Sequence[RunRef]) -> Mapping[str, str]:
+    """Return the people who submitted Jobs, by uid, other than this user; without those that nobody is named for.
+
+    A cluster is shared: a Job of another person is not changed by mistake.
+    """
+    submitters: dict[str, str] = {}
+    for run in runs:
+        raw = await connection.get(JOBS, run.namespace, run.name)
+        found = ObjectMetadata() if raw is None else read_metadata(raw)
+        if found.uid == run.uid and (submitter := found.annotations.get(keys.SUBMITTED_BY)):
+            submitters[run.uid] = submitter
+    name = await connection.user_name() if submitters else ""
+    return {uid: submitter for uid, submitter in submitters.items() if submitter != name}
+
+
+async def _stop(connection: Connection, run: RunRef, change: backend.StopRun, tell: Tell) -> None:
     job = await read_current(connection, run)
     phase = job.status.state.phase
     if phase in FINAL:
@@ -105,7 +112,7 @@ def _is_suspended(job: Job) -> bool:
     return job.status.state.phase in _SUSPENDED
 
 
-async def _resume(connection: Connection, run: RunRef, change: ResumeRun, tell: Tell) -> None:
+async def _resume(connection: Connection, run: RunRef, change: backend.ResumeRun, tell: Tell) -> None:
     if change.env or change.documents:
         hint = ("leave out ", Option("env"), " and ", Option("with"))
         raise InvalidOption(f"{run}: values of Jobs on a cluster are in Secrets there", hint)

@@ -13,7 +13,6 @@ import msgspec
 from pumice.client.backend import Change, RemoveRun, RestartRun, ResumeRun, RunRef, StopRun, SuspendRun
 from pumice.client.cluster.connection import Connection
 from pumice.client.observer import Refusals, Repeat
-from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, Resource
 
@@ -57,11 +56,9 @@ class Rights:
         known = self._known.get((namespace, right))
         if known is not None and now - known[0] < _FRESH:
             return known[1]
-        verb, resource = right
-        attributes = {"namespace": namespace, "verb": verb, "group": resource.group, "resource": resource.plural}
         try:
             async with asyncio.timeout(_PATIENCE):
-                allowed = await is_allowed(self.connection.client, attributes, attempts=1)
+                allowed = await self.connection.may(*right, namespace, attempts=1)
         except (ApiError, TimeoutError, msgspec.MsgspecError):
             return True if known is None else known[1]
         self._known[namespace, right] = (now, allowed)

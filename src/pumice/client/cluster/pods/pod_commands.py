@@ -16,7 +16,6 @@ from pumice.client.cluster.job_facts import ClusterPod, read_current, read_pod
 from pumice.client.cluster.pods.pod_streams import PodStreams, Stream, connection_lost, read_end, size_message
 from pumice.client.loop_thread import private_loop
 from pumice.client.pod_access import NotStartedError
-from pumice.engines.kubernetes.api.client import is_allowed
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.pod_socket import PodSocket
 from pumice.engines.kubernetes.api.resources import PODS
@@ -105,9 +104,8 @@ async def _find_pod(connection: Connection, run: RunRef, pod: str) -> tuple[Clus
 
 async def check_right(connection: Connection, namespace: str, subresource: str) -> None:
     """Raises Denied if this user may not use a subresource of pods."""
-    about = {"namespace": namespace, "verb": "create", "resource": "pods", "subresource": subresource}
     try:
-        allowed = await is_allowed(connection.client, about)
+        allowed = await connection.may("create", PODS, namespace, subresource)
     except ApiError as error:
         if error.is_forbidden:
             return

@@ -61,18 +61,12 @@ async def _controller(connection: Connection) -> str:
     is_hidden = False
     for name, (namespace, lease) in LEASES_OF_CONTROLLERS.items():
         try:
-            if _is_held(await connection.client.get(LEASES, namespace, lease)):
-                return name
+            spec = msgspec.json.decode(await connection.client.get(LEASES, namespace, lease), type=Lease).spec
         except ApiError as error:
             is_hidden |= not error.not_found
+            continue
+        now, renewed = dt.datetime.now(dt.UTC), read_time(spec.renew_time)  # noqa: TID251 - as controllers write it
+        held = dt.timedelta(seconds=4 * max(1, spec.lease_duration_seconds))
+        if spec.holder_identity and renewed is not None and now - renewed < held:
+            return name
     return _UNKNOWN if is_hidden else _NONE
-
-
-def _is_held(raw: bytes) -> bool:
-    """Whether a controller has renewed the Lease lately."""
-    spec = msgspec.json.decode(raw, type=Lease).spec
-    renewed = read_time(spec.renew_time)
-    if not spec.holder_identity or renewed is None:
-        return False
-    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - controllers write the wall clock
-    return now - renewed < dt.timedelta(seconds=4 * max(1, spec.lease_duration_seconds))

@@ -18,7 +18,7 @@ from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.auth.access import find_kubeconfig
 from pumice.model import keys
 from pumice.model.job import Job
-from pumice.store.code.bundles import Bundle, unpack
+from pumice.store.code.bundles import Bundle, write_code
 from pumice.store.run_errors import InvalidOption, RunError
 from pumice.store.settings import FetchedCode, working_directory
 
@@ -59,10 +59,7 @@ def fetch_code(job: Job) -> FetchedCode:
     # A directory that exists may have been changed: the next free name is taken.
     names = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, _MOST))]
     directory = next((each for each in names if not each.exists()), wanted)
-    try:
-        unpack(bundle, directory)
-    except OSError as error:
-        raise InvalidOption(f"{directory}: {(error.strerror or str(error)).lower()}") from error
+    write_code(job.name, bundle, directory)
     return FetchedCode(directory, tuple(map(Path, origin.directories)), f"{origin.on}/{connection.namespace}")
 
 

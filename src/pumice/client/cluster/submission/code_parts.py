@@ -16,7 +16,7 @@ from pumice.model.text import plural, some
 from pumice.model.units import size_text
 from pumice.store.code.beneath import Directory
 from pumice.store.code.bundles import Bundle, make_bundle
-from pumice.store.code.selection import CodeFile, CodeFiles, select_files
+from pumice.store.code.selection import CodeFiles, select_files
 from pumice.store.never_shared import is_never_shared, why_not
 from pumice.store.options import ClusterOptions, CodeMode
 from pumice.store.run_errors import InvalidOption
@@ -186,12 +186,3 @@ def sha256_of(parts: Sequence[dict[str, bytes]]) -> str:
 def _largest(sizes: dict[str, int]) -> str:
     largest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
     return ", ".join(f"{path} ({size_text(size)})" for path, size in largest)
-
-
-def files_of(mounted: Sequence[MountedFile], parts: Sequence[dict[str, bytes]]) -> list[tuple[CodeFile, bytes]]:
-    """Return the files of a read-only bundle. Raises KeyError and IndexError if it is damaged."""
-    return [
-        (CodeFile(each.path, each.mode, len(content)), content)
-        for each in mounted
-        for content in [parts[each.part][each.key]]
-    ]

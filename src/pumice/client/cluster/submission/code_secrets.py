@@ -26,7 +26,6 @@ from pumice.client.cluster.submission.code_parts import (
     PREFIX,
     CodeParts,
     MountedFile,
-    files_of,
     sha256_of,
 )
 from pumice.client.cluster.submission.job_documents import owner, secret
@@ -37,6 +36,7 @@ from pumice.model.job import Manifest
 from pumice.model.problem import Position
 from pumice.model.units import size_text
 from pumice.store.code.bundles import Bundle, pack, read_bundle
+from pumice.store.code.selection import CodeFile
 from pumice.store.options import CodeMode
 from pumice.store.run_errors import Denied, IncompleteCodeError, InvalidOption
 
@@ -210,7 +210,9 @@ async def read_code(connection: Connection, run: RunRef, sha256: str) -> Bundle:
         raise IncompleteCodeError(f"{run}: the Secrets with its code have other files than those that were sent")
     try:
         index = next(part[INDEX] for part in parts if INDEX in part)
-        return pack(files_of(msgspec.json.decode(index, type=list[MountedFile]), parts), left_out)
+        mounted = msgspec.json.decode(index, type=list[MountedFile])
+        contents = [(each, parts[each.part][each.key]) for each in mounted]
+        return pack([(CodeFile(each.path, each.mode, len(content)), content) for each, content in contents], left_out)
     except (StopIteration, LookupError, msgspec.MsgspecError) as error:
         raise IncompleteCodeError(f"{run}: some of the Secrets with its code are gone") from error
 

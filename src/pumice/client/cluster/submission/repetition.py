@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.control.people import find_user_name
 from pumice.client.cluster.pod_references import check_references, pod_references
 from pumice.client.cluster.refusals import refused
 from pumice.client.cluster.submission.code_secrets import adopt_secret
@@ -59,7 +58,7 @@ def again(before: Manifest, marks: Marks, name: str) -> Manifest:
 async def repeat(backend: ClusterBackend, run: RunRef) -> RunRef:
     """Raises RunError, also if something that its pods need is gone."""
     connection = backend.connection
-    before, marks = await backend.job(run), Marks(secrets.token_hex(4), await find_user_name(connection))
+    before, marks = await backend.job(run), Marks(secrets.token_hex(4), await connection.user_name())
     await check_references(connection, again(before, marks, run.name), (), JobSource())
     names = {each.name for each in pod_references(msgspec.convert(before, Job)) if each.resource is SECRETS}
     shared = []

@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pumice.client.backend import RunRef
-from pumice.client.cluster.control.people import find_user_name
 from pumice.client.cluster.live_objects import Patience
 from pumice.client.cluster.pod_references import check_references
 from pumice.client.cluster.refusals import explained
@@ -88,7 +87,7 @@ async def check(backend: ClusterBackend, request: RunRequest) -> Submission:
     """Return what is to be created. Nothing is created. Raises RunError for what cannot get better by waiting."""
     connection = backend.connection
     namespace = chosen_namespace(backend, request)
-    marks = Marks(secrets.token_hex(4), await find_user_name(backend.connection))
+    marks = Marks(secrets.token_hex(4), await connection.user_name())
     manifest = job_manifest(request, namespace, marks)
     options = request.options.cluster or ClusterOptions()
     documents = await missing_documents(connection, namespace, request.documents)

@@ -44,18 +44,6 @@ class Taken(Struct, frozen=True):
     claims: Sequence[str]  # that it owns
     user: str  # who submitted it, if it says so
 
-    @property
-    def uid(self) -> str:
-        return self.facts.job.uid
-
-    @property
-    def parts(self) -> str:
-        """What goes with it: `its 3 pods and their logs, and the claim ckpt (10Gi) with its data`."""
-        count = len(self.facts.pods)
-        pods = f"its {plural(count, 'pod')} and the logs" if count else "no pods"
-        claims = ", ".join(self.claims)
-        return pods if not claims else f"{pods}, and the data of {claims}"
-
 
 async def find_taken(connection: Connection, namespace: str, name: str) -> Taken | None:
     """Return the Job of this name; None if there is none."""
@@ -76,7 +64,7 @@ async def check_taken(
     by = f", submitted by {'you' if taken.user == user else taken.user}" if taken.user else ""
     if status.is_finished:
         ended = elapsed_text((now - (status.finished or status.created)).total_seconds())
-        may = options.replace and options.replaced_uid in ("", taken.uid)
+        may = options.replace and options.replaced_uid in ("", status.uid)
         lacking = {"replace": not may}
         lacking["delete-claims"] = bool(taken.claims) and not (may and options.delete_claims)
         lacking["yes"] = bool(other) and not (may and options.yes)
@@ -84,8 +72,10 @@ async def check_taken(
         if not needed:
             return
         message = f"{name}: a Job of this name is on {where}; it ended {ended} ago ({status.outcome}){by}"
-        error = NameTakenError(f"{message}; replacing it deletes {taken.parts}")
-        error.needed, error.uid = needed, taken.uid
+        pods = f"its {plural(len(taken.facts.pods), 'pod')} and the logs" if taken.facts.pods else "no pods"
+        data = f", and the data of {', '.join(taken.claims)}" if taken.claims else ""
+        error = NameTakenError(f"{message}; replacing it deletes {pods}{data}")
+        error.needed, error.uid = needed, status.uid
     else:
         since = elapsed_text((now - (status.started or status.created)).total_seconds())
         state = f"is {status.outcome}".lower()
