@@ -58,14 +58,13 @@ class Expectations:
         self._at_rest = self._facts()
 
     def outcomes(self) -> list[Outcome]:
+        facts = self._facts()
+        # The final values of the job; only `phase: gone` asks for a deleted one.
+        last = facts or self._at_rest
         return [
-            self._outcomes.get(number) or self._outcome(expectation, self._last_facts(expectation))
-            for number, expectation in enumerate(self.all)
+            self._outcomes.get(number) or self._outcome(one, facts if one.parts.get("phase") == GONE else last)
+            for number, one in enumerate(self.all)
         ]
-
-    def _last_facts(self, expectation: Expectation) -> dict[str, object]:
-        """The final values of the job; only `phase: gone` asks for a deleted one."""
-        return self._facts() if expectation.parts.get("phase") == GONE else self._facts() or self._at_rest
 
     def _outcome(self, expectation: Expectation, facts: dict[str, object]) -> Outcome:
         found = {name: facts.get(name, GONE) for name in expectation.parts}

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypedDict, Unpack
 from urllib.parse import urlencode
 
 import msgspec
@@ -48,6 +48,14 @@ _LIFETIME: Final = (300.0, 600.0)
 _RANDOM: Final = random.Random()  # noqa: S311 - not a secret
 
 Params = Mapping[str, str]
+
+
+class _Call(TypedDict, total=False):
+    """Options of every call; `request` has their defaults."""
+
+    attempts: int | None
+    urgent: bool
+    size: int
 
 
 class Client:
@@ -90,7 +98,7 @@ class Client:
     ) -> bytes:
         """Return the body of the response. With `attempts=None`, transient errors are retried without end.
 
-        `size` is that of the object, if it is larger than the body.
+        An `urgent` call waits for no others. `size` is that of the object, if it is larger than the body.
         """
         target = self._target(path, params)
         send = self._transport.request if urgent else partial(self._limited_by_size, size=size)
@@ -133,12 +141,10 @@ class Client:
         limit.succeeded()
         return response
 
-    async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, attempts: int | None = 1, urgent: bool = False
-    ) -> bytes:
-        return await self.request("GET", _object_path(resource, namespace, name), attempts=attempts, urgent=urgent)
+    async def get(self, resource: Resource, namespace: str | None, name: str, **call: Unpack[_Call]) -> bytes:
+        return await self.request("GET", _object_path(resource, namespace, name), **call)
 
-    async def create(  # noqa: PLR0913 - see request
+    async def create(
         self,
         resource: Resource,
         namespace: str | None,
@@ -146,29 +152,21 @@ class Client:
         *,
         dry_run: bool = False,
         strict: bool = False,
-        attempts: int | None = 1,
-        urgent: bool = False,
+        **call: Unpack[_Call],
     ) -> bytes:
         """`strict`: a field that the server does not know is an error, not a warning."""
         if resource.namespaced and not namespace:
             raise ValueError(f"a {resource.kind} without a namespace")
         params = self._manager | {"dryRun": "All"} if dry_run else self._manager
         params = params | {"fieldValidation": "Strict"} if strict else params
-        path = resource.path(namespace)
-        return await self.request("POST", path, params=params, body=body, attempts=attempts, urgent=urgent)
+        return await self.request("POST", resource.path(namespace), params=params, body=body, **call)
 
-    async def replace(  # noqa: PLR0913 - see request
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        body: bytes,
-        *,
-        attempts: int | None = 1,
-        urgent: bool = False,
+    async def replace(
+        self, resource: Resource, namespace: str | None, name: str, body: bytes, **call: Unpack[_Call]
     ) -> bytes:
-        path = _object_path(resource, namespace, name)
-        return await self.request("PUT", path, params=self._manager, body=body, attempts=attempts, urgent=urgent)
+        return await self.request(
+            "PUT", _object_path(resource, namespace, name), params=self._manager, body=body, **call
+        )
 
     async def merge_patch(  # noqa: PLR0913 - see request
         self,
@@ -179,21 +177,18 @@ class Client:
         *,
         subresource: str = "",
         dry_run: bool = False,
-        attempts: int | None = 1,
-        size: int = 0,
+        **call: Unpack[_Call],
     ) -> bytes:
         path = _object_path(resource, namespace, name, subresource)
         params = self._manager | {"dryRun": "All"} if dry_run else self._manager
-        return await self.request(
-            "PATCH", path, params=params, body=body, content_type=MERGE_PATCH, attempts=attempts, size=size
-        )
+        return await self.request("PATCH", path, params=params, body=body, content_type=MERGE_PATCH, **call)
 
     async def apply(
-        self, resource: Resource, namespace: str | None, name: str, body: bytes, *, attempts: int | None = 1
+        self, resource: Resource, namespace: str | None, name: str, body: bytes, **call: Unpack[_Call]
     ) -> bytes:
         """Server-side apply: Pumice takes ownership of the fields in the body, the others stay."""
         path, params = _object_path(resource, namespace, name), self._manager | {"force": "true"}
-        return await self.request("PATCH", path, params=params, body=body, content_type=APPLY, attempts=attempts)
+        return await self.request("PATCH", path, params=params, body=body, content_type=APPLY, **call)
 
     async def delete(  # noqa: PLR0913 - see request
         self,
@@ -204,7 +199,7 @@ class Client:
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: str | None = None,
-        attempts: int | None = 1,
+        **call: Unpack[_Call],
     ) -> bytes:
         """Delete an object. With a uid, only that object and never a newer one of the same name."""
         conditions = {"uid": uid, "resourceVersion": resource_version}
@@ -213,7 +208,7 @@ class Client:
         if propagation is not None:
             options["propagationPolicy"] = propagation
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **options}) if options else None
-        return await self.request("DELETE", _object_path(resource, namespace, name), body=body, attempts=attempts)
+        return await self.request("DELETE", _object_path(resource, namespace, name), body=body, **call)
 
     async def list_pages(  # noqa: PLR0913 - see request
         self,

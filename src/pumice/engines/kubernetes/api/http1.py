@@ -116,8 +116,14 @@ class ResponseReader:
             data = data[end + len(_END_OF_HEAD) :]
         if self._mode == "chunked":
             self._read_chunks(data)
-        else:
-            self._read_plain(data)
+            return
+        if data:
+            self._pieces.append(data)
+        if self._mode == "length":
+            self._left -= len(data)
+            if self._left < 0:
+                raise ProtocolError("the response is longer than announced")
+            self.complete = self._left == 0
 
     def feed_end(self) -> None:
         """Note that the connection has ended."""
@@ -150,15 +156,6 @@ class ResponseReader:
             self._mode, self._left = "length", int(length)
         else:
             raise ProtocolError("the length of the response is not one number")
-
-    def _read_plain(self, data: bytes) -> None:
-        if data:
-            self._pieces.append(data)
-        if self._mode == "length":
-            self._left -= len(data)
-            if self._left < 0:
-                raise ProtocolError("the response is longer than announced")
-            self.complete = self._left == 0
 
     def _read_chunks(self, data: bytes) -> None:
         if self._rest:

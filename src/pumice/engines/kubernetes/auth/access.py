@@ -6,19 +6,30 @@ account. Mistakes are reported before anything is contacted.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from typing import Any, Final, TypeVar
+from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api.errors import AccessError
-from pumice.engines.kubernetes.auth.credentials import Credentials, TokenFile
-from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Context, Kubeconfig, User, read_kubeconfig
-from pumice.engines.kubernetes.auth.tls import CertificateError, tls_context
-from pumice.engines.kubernetes.auth.user_credentials import Entry, credentials_of, exec_cluster_info, read_pem
+from pumice.engines.kubernetes.api.http1 import Headers
+from pumice.engines.kubernetes.auth.credentials import (
+    Credentials,
+    RotatingCertificate,
+    StaticCredentials,
+    TokenFile,
+    bearer,
+)
+from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials
+from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Context, Exec, Kubeconfig, User, read_kubeconfig
+from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair, tls_context
 from pumice.model.suggestions import did_you_mean
 from pumice.runtime.proxies import proxy_for
 
@@ -31,6 +42,9 @@ NO_CLUSTER: Final = (
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NO_ACCOUNT: Final = "the pod has no service account; set automountServiceAccountToken: true, or name a kubeconfig"
 _NO_PROXY: Final = "must be an address such as http://proxy:3128; other kinds of proxies are not supported"
+_INTERACTIVE: Final = ("Never", "IfAvailable", "Always")
+# The name of the extension of a cluster that holds the configuration of its exec plugin.
+_EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 _T = TypeVar("_T")
 
 
@@ -90,20 +104,15 @@ def in_cluster_access() -> Access:
 
 def find_kubeconfig(kubeconfig: str | None) -> Kubeconfig | None:
     """Return the contexts that a user can name; None if there is no kubeconfig. Raises AccessError."""
-    paths = _kubeconfig_paths(kubeconfig)
-    return read_kubeconfig(paths) if paths else None
-
-
-def _kubeconfig_paths(kubeconfig: str | None) -> list[Path]:
     if kubeconfig:
-        return [Path(kubeconfig).expanduser()]
+        return read_kubeconfig([Path(kubeconfig).expanduser()])
     named = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if named:
-        return list(dict.fromkeys(named))
+        return read_kubeconfig(list(dict.fromkeys(named)))
     home = os.environ.get("HOME")
     default = Path(home) / ".kube" / "config" if home else None
     # os.access is False in a home without permission: in a pod it often belongs to another user.
-    return [default] if default is not None and os.access(default, os.F_OK) else []
+    return read_kubeconfig([default]) if default is not None and os.access(default, os.F_OK) else None
 
 
 def _from_kubeconfig(config: Kubeconfig, name: str | None) -> Access:
@@ -116,12 +125,12 @@ def _from_kubeconfig(config: Kubeconfig, name: str | None) -> Access:
     tls = _tls(cluster, subject, cluster_file.parent) if server.startswith("https:") else None
     if cluster.proxy_url and not _is_http_proxy(cluster.proxy_url):
         raise AccessError(f"{subject}: proxy-url {_NO_PROXY}")
-    entry = Entry(f"the user {context.user!r} of {user_file}", user_file.parent)
+    entry = _Entry(f"the user {context.user!r} of {user_file}", user_file.parent)
     return Access(
         server=server,
         namespace=context.namespace or "default",
         tls=tls,
-        credentials=credentials_of(user, entry, tls, lambda: exec_cluster_info(cluster, cluster_file.parent)),
+        credentials=_credentials(user, entry, tls, lambda: _exec_cluster_info(cluster, cluster_file.parent)),
         description=name,
         server_name=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or _environment_proxy(server),
@@ -164,7 +173,7 @@ def _server(cluster: Cluster, subject: str) -> str:
 
 def _tls(cluster: Cluster, subject: str, directory: Path) -> ssl.SSLContext:
     data, file = cluster.certificate_authority_data, cluster.certificate_authority
-    authority = read_pem(data, file, f"{subject}: certificate-authority", directory)
+    authority = _read_pem(data, file, f"{subject}: certificate-authority", directory)
     if authority is not None and cluster.insecure_skip_tls_verify:
         raise AccessError(
             f"{subject}: certificate-authority and insecure-skip-tls-verify contradict each other; keep the authority"
@@ -195,3 +204,137 @@ def _parse_url(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if is_usable and url.isascii() and url.isprintable() and " " not in url else None
+
+
+class _Entry(Struct, frozen=True):
+    """The entry of a kubeconfig: its description for messages, and the directory for relative paths."""
+
+    description: str
+    directory: Path
+
+
+def _credentials(
+    user: User, entry: _Entry, tls: ssl.SSLContext | None, cluster_info: Callable[[], dict[str, Any]]
+) -> Credentials:
+    if user.username or user.password:
+        raise AccessError(
+            f"{entry.description}: username and password are not accepted by any supported Kubernetes; "
+            "use a token, a client certificate or an exec plugin"
+        )
+    if user.auth_provider is not None:
+        raise AccessError(
+            f"{entry.description}: auth-provider {user.auth_provider.name!r} was removed from Kubernetes; "
+            "recreate the kubeconfig with your cloud's own program, which adds an exec plugin"
+        )
+    _load_certificate(user, entry, tls)
+    credentials = _token_credentials(user, entry, tls, cluster_info)
+    data = user.client_certificate_data or user.client_key_data
+    if tls is not None and user.client_certificate and user.client_key and not data:
+        certificate, key = entry.directory / user.client_certificate, entry.directory / user.client_key
+        return RotatingCertificate(credentials, tls, certificate, key)
+    return credentials
+
+
+def _token_credentials(
+    user: User, entry: _Entry, tls: ssl.SSLContext | None, cluster_info: Callable[[], dict[str, Any]]
+) -> Credentials:
+    extra = _impersonation(user, entry)
+    # The order is kubectl's.
+    if user.token_file:
+        path = entry.directory / user.token_file
+        if not path.is_file():
+            raise AccessError(f"{entry.description}: tokenFile {path} does not exist")
+        return TokenFile(path, extra)
+    if user.token:
+        return StaticCredentials(bearer(user.token, extra))
+    if user.exec is not None:
+        plugin = _exec_plugin(user.exec, entry)
+        return ExecCredentials(plugin, cluster_info() if plugin.provide_cluster_info else None, tls, extra)
+    return StaticCredentials(extra)
+
+
+def _read_pem(data: str | None, file: str | None, subject: str, directory: Path) -> bytes | None:
+    """Return the base64 data of the kubeconfig, or else the content of the file that it names."""
+    if data:
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise AccessError(f"{subject}-data is not base64") from error
+    if not file:
+        return None
+    try:
+        return (directory / file).read_bytes()
+    except OSError as error:
+        raise AccessError(f"{subject}: cannot read {directory / file}: {error.strerror or error}") from error
+
+
+def _exec_cluster_info(cluster: Cluster, directory: Path) -> dict[str, Any]:
+    """Return what an exec plugin receives about the cluster when `provideClusterInfo` is set."""
+    authority = _read_pem(
+        cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority", directory
+    )
+    config = next(
+        (item.get("extension") for item in cluster.extensions or () if item.get("name") == _EXEC_EXTENSION), None
+    )
+    info = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(authority).decode() if authority else None,
+        "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+        "config": config,
+    }
+    return {name: value for name, value in info.items() if value}
+
+
+def _load_certificate(user: User, entry: _Entry, tls: ssl.SSLContext | None) -> None:
+    certificate = _read_pem(
+        user.client_certificate_data,
+        user.client_certificate,
+        f"{entry.description}: client-certificate",
+        entry.directory,
+    )
+    key = _read_pem(user.client_key_data, user.client_key, f"{entry.description}: client-key", entry.directory)
+    if (certificate is None) != (key is None):
+        raise AccessError(f"{entry.description}: client-certificate and client-key must be given together")
+    if certificate is None or key is None or tls is None:
+        return
+    try:
+        load_key_pair(tls, certificate, key)
+    except CertificateError as error:
+        raise AccessError(f"{entry.description}: {error}") from error
+
+
+def _impersonation(user: User, entry: _Entry) -> Headers:
+    headers: dict[str, str | tuple[str, ...]] = {}
+    if user.impersonate:
+        headers["Impersonate-User"] = user.impersonate
+    if user.impersonate_uid:
+        headers["Impersonate-Uid"] = user.impersonate_uid
+    more = user.impersonate_uid or user.impersonate_groups or user.impersonate_extra
+    if more and not user.impersonate:
+        raise AccessError(f"{entry.description}: as-uid, as-groups and as-user-extra need as, the user to impersonate")
+    if user.impersonate_groups:
+        headers["Impersonate-Group"] = tuple(user.impersonate_groups)
+    for name, values in (user.impersonate_extra or {}).items():
+        headers[f"Impersonate-Extra-{quote(name, safe='')}"] = tuple(values)
+    return headers
+
+
+def _exec_plugin(exec_: Exec, entry: _Entry) -> Exec:
+    if not exec_.command:
+        raise AccessError(f"{entry.description}: exec has no command")
+    if exec_.api_version not in VERSIONS:
+        raise AccessError(
+            f"{entry.description}: exec.apiVersion is {exec_.api_version!r}, accepted are {' and '.join(VERSIONS)}; "
+            "recreate the kubeconfig with a current version of your cloud's program"
+        )
+    interactive = exec_.interactive_mode or "IfAvailable"
+    if interactive not in _INTERACTIVE:
+        raise AccessError(
+            f"{entry.description}: exec.interactiveMode is {interactive!r}, accepted are {', '.join(_INTERACTIVE)}"
+        )
+    # A bare name is looked up in PATH when it is run; a relative path starts from the kubeconfig's directory.
+    command = str(entry.directory / exec_.command) if "/" in exec_.command else exec_.command
+    return replace(exec_, command=command, interactive_mode=interactive)

@@ -81,26 +81,20 @@ class Context(msgspec.Struct):
     namespace: str | None = None
 
 
-class _NamedCluster(msgspec.Struct):
+class _Named(msgspec.Struct):
+    """An entry of one of the lists."""
+
     name: str
     cluster: Cluster | None = None
-
-
-class _NamedUser(msgspec.Struct):
-    name: str
     user: User | None = None
-
-
-class _NamedContext(msgspec.Struct):
-    name: str
     context: Context | None = None
 
 
 class _File(msgspec.Struct, rename="kebab"):
     current_context: str | None = None
-    clusters: list[_NamedCluster] | None = None
-    users: list[_NamedUser] | None = None
-    contexts: list[_NamedContext] | None = None
+    clusters: list[_Named] | None = None
+    users: list[_Named] | None = None
+    contexts: list[_Named] | None = None
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.failed_calls import ATTEMPTS, failed, failing, name_taken
 from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
 from pumice.engines.kubernetes.controller.logging import LogThrottle
-from pumice.engines.kubernetes.controller.metrics import Metrics
+from pumice.engines.kubernetes.controller.monitoring import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
 from pumice.model import keys

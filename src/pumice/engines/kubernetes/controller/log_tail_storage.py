@@ -100,10 +100,10 @@ class LogTailStorage:
         return next(iter(failures.in_order()), None)
 
     async def _keep(self, job: Job, first: Failure, attempt: int) -> None:
-        secret = await self._secret(job)
-        if secret is not None:
+        name, secret = naming.log_tails_secret(job.name), None
+        if (raw := await observed_secret(self.client, job.namespace, name)) is not None:
+            secret = msgspec.json.decode(raw, type=Secret)
             if not secret.metadata.is_owned_by(job.uid):
-                name = naming.log_tails_secret(job.name)
                 self._warn(JobKey(job.namespace, job.name), f"Secret {name} exists and does not belong to this job")
                 return
             kept = read_tail(secret.data or {}, attempt)
@@ -111,11 +111,14 @@ class LogTailStorage:
                 # By a process that was killed before the deletion.
                 return
         text, problem = await self._tail(job, first)
-        await self._write(job, secret, LogTail(attempt, first.pod, first.end.container, problem, text))
-
-    async def _secret(self, job: Job) -> Secret | None:
-        raw = await observed_secret(self.client, job.namespace, naming.log_tails_secret(job.name))
-        return None if raw is None else msgspec.json.decode(raw, type=Secret)
+        entries = tail_data(LogTail(attempt, first.pod, first.end.container, problem, text))
+        if secret is None:
+            body = owned(job, "v1", "Secret", name, {"type": "Opaque", "data": entries})
+            await self.client.create(resources.SECRETS, job.namespace, body=msgspec.json.encode(body))
+            return
+        data: dict[str, str | None] = dict.fromkeys(old_keys(secret.data or {}, attempt))
+        patch = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": {**data, **entries}}
+        await self.client.merge_patch(resources.SECRETS, job.namespace, name, body=msgspec.json.encode(patch))
 
     async def _tail(self, job: Job, first: Failure) -> tuple[bytes, str]:
         """Return the end of the log, or why there is none."""
@@ -148,16 +151,6 @@ class LogTailStorage:
                 if size >= _MOST_SENT:
                     break
         return b"".join(pieces)
-
-    async def _write(self, job: Job, secret: Secret | None, tail: LogTail) -> None:
-        name, entries = naming.log_tails_secret(job.name), tail_data(tail)
-        if secret is None:
-            body = owned(job, "v1", "Secret", name, {"type": "Opaque", "data": entries})
-            await self.client.create(resources.SECRETS, job.namespace, body=msgspec.json.encode(body))
-            return
-        data: dict[str, str | None] = dict.fromkeys(old_keys(secret.data or {}, tail.attempt))
-        patch = {"metadata": {"resourceVersion": secret.metadata.resource_version}, "data": {**data, **entries}}
-        await self.client.merge_patch(resources.SECRETS, job.namespace, name, body=msgspec.json.encode(patch))
 
     def _warn(self, key: JobKey, text: str) -> None:
         if self._throttle.allows(self.now()):

@@ -28,10 +28,9 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.health import ApiServerCheck, add_metrics, health_app, serve
 from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, Durations, LeaderElector
 from pumice.engines.kubernetes.controller.log_tail_storage import LogTailStorage
-from pumice.engines.kubernetes.controller.metrics import Metrics
+from pumice.engines.kubernetes.controller.monitoring import ApiServerCheck, Metrics, add_metrics, health_app, serve
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
@@ -39,7 +38,7 @@ from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
-from pumice.model.vocabulary import COSCHEDULING, GangProvider
+from pumice.model.vocabulary import COSCHEDULING
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
 from pumice.runtime.queue import KeyQueue
@@ -120,17 +119,21 @@ class Controller:
 
     async def _run(self) -> None:
         """Run every part; the first that fails ends all."""
-        gang, pod_groups = await self._gang()
+        name, resource = choice.choose(self.settings.gang, await self._discover())
+        self._waiting_for = ""
+        _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
+        gang = choice.make_provider(name, resource, self.settings.scheduler)
+        log_tails = LogTailStorage(self.client, self.cache, self.now, self.monotonic)
         engine = KubernetesEngine(
             client=self.client,
             cache=self.cache,
             owned_objects=self.owned_objects,
             gang=gang,
-            pod_groups=pod_groups,
+            pod_groups=PodGroupManager(self.client, self.cache, resource, gang) if resource is not None else None,
             recorder=self.recorder,
             metrics=self.metrics,
             now=self.now,
-            log_tails=self._log_tails(),
+            log_tails=log_tails if self.settings.keep_log_tails else None,
         )
         context = Context(self.registry, self.kubernetes, queue_rules=gang.name == "volcano")
         lead = asyncio.create_task(self._lead(engine, context))
@@ -148,20 +151,8 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _log_tails(self) -> LogTailStorage | None:
-        if not self.settings.keep_log_tails:
-            return None
-        return LogTailStorage(self.client, self.cache, self.now, self.monotonic)
-
-    async def _gang(self) -> tuple[GangProvider, PodGroupManager | None]:
-        """Choose the gang provider, once the cluster serves Jobs."""
-        name, resource = choice.choose(self.settings.gang, await self._discover())
-        self._waiting_for = ""
-        _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        gang = choice.make_provider(name, resource, self.settings.scheduler)
-        return gang, PodGroupManager(self.client, self.cache, resource, gang) if resource is not None else None
-
     async def _discover(self) -> frozenset[str]:
+        """Return what the cluster serves, once it serves Jobs."""
         while True:
             try:
                 offered = await discover(self.client)

@@ -85,15 +85,18 @@ def renewed(
     older = [one for one in _readable(bundle) if one.not_valid_after_utc > now]
     if previous is not None and older:
         try:
-            key = serialization.load_pem_private_key(previous.authority_key, None)
+            known = serialization.load_pem_private_key(previous.authority_key, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
+            known = None
         # Key and authority are stored side by side, and may not belong together.
         is_usable = not _is_expiring(older[0], now)
-        if is_usable and isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == older[0].public_key():
-            return _signed(older, key, names, now)
-    authority_key = ec.generate_private_key(ec.SECP256R1())
-    return _signed([_new_authority(authority_key, now), *older], authority_key, names, now)
+        if is_usable and isinstance(known, ec.EllipticCurvePrivateKey) and known.public_key() == older[0].public_key():
+            return _signed(older, known, names, now)
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = _builder(key, _AUTHORITY_NAME, now, AUTHORITY_LIFE)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+    return _signed([builder.sign(key, hashes.SHA256()), *older], key, names, now)
 
 
 def _is_expiring(certificate: x509.Certificate, now: dt.datetime) -> bool:
@@ -110,13 +113,6 @@ def _readable(bundle: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(bundle)
     except ValueError:
         return []
-
-
-def _new_authority(key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:
-    builder = _builder(key, _AUTHORITY_NAME, now, AUTHORITY_LIFE)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-    return builder.sign(key, hashes.SHA256())
 
 
 def _signed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,9 +51,11 @@ class ClusterFacts:
     _warnings: dict[str, str] = field(default_factory=dict)
 
     def context(self) -> Context:
-        return Context(
-            self.registry, self.kubernetes, queues=self._known_queues(), queue_rules=self._queues is not None
-        )
+        # Without any, Volcano has not started yet.
+        known = self._queues.store.items.values() if self._queues is not None and self._queues.synced.is_set() else ()
+        children = Counter(queue.parent for queue in known)
+        queues = {queue.name: Queue(queue.state, children[queue.name]) for queue in known}
+        return Context(self.registry, self.kubernetes, queues=queues or None, queue_rules=self._queues is not None)
 
     async def run(self, interval: float = INTERVAL) -> None:
         """Refresh at intervals until cancelled: definitions and schedulers change while the webhook runs."""
@@ -85,14 +86,6 @@ class ClusterFacts:
                 decode=_decode_queue,
                 changed=lambda _before, _after: None,
             )
-
-    def _known_queues(self) -> Mapping[str, Queue] | None:
-        """Return None if the queues are unknown or none exists, which means that Volcano has not started yet."""
-        if self._queues is None or not self._queues.synced.is_set() or not self._queues.store.items:
-            return None
-        queues = self._queues.store.items.values()
-        children = Counter(queue.parent for queue in queues)
-        return {queue.name: Queue(queue.state, children[queue.name]) for queue in queues}
 
     async def _dropped(self) -> tuple[str, ...]:
         try:

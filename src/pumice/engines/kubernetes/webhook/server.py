@@ -23,7 +23,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from pumice.engines.kubernetes.auth.tls import load_key_pair
-from pumice.engines.kubernetes.controller.health import add_metrics, health_app
+from pumice.engines.kubernetes.controller.monitoring import add_metrics, health_app
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
 from pumice.engines.kubernetes.webhook import reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry

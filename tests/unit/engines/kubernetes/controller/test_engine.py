@@ -18,7 +18,7 @@ from pumice.engines.kubernetes.cache.decode_jobs import CachedCommand, CachedJob
 from pumice.engines.kubernetes.cache.decode_pods import CachedObject, CachedPod
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.metrics import Metrics
+from pumice.engines.kubernetes.controller.monitoring import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.memory.timeline import EPOCH

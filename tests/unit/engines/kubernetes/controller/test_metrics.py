@@ -3,7 +3,7 @@ from __future__ import annotations
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.metrics import MAX_QUEUES, OTHER_QUEUES, Metrics
+from pumice.engines.kubernetes.controller.monitoring import MAX_QUEUES, OTHER_QUEUES, Metrics
 from pumice.engines.memory.timeline import EPOCH
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.unit.engines.kubernetes.played_api import access_to

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.controller import health
-from pumice.engines.kubernetes.controller.health import ApiServerCheck
+from pumice.engines.kubernetes.controller import monitoring
+from pumice.engines.kubernetes.controller.monitoring import ApiServerCheck
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.memory.timeline import EPOCH
 from pumice.model.snapshot import JobKey
@@ -74,7 +74,7 @@ async def test_the_api_server_is_checked(answer: Handler, expected: str) -> None
     async with client_of(answer) as client:
         check = ApiServerCheck(client, failure="not asked yet")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(health, "CHECK_TIMEOUT", 0.3 if answer is silent else 30.0)
+            patch.setattr(monitoring, "CHECK_TIMEOUT", 0.3 if answer is silent else 30.0)
             await check.check()
         assert check.failure.startswith(expected)
         assert bool(check.failure) == bool(expected)

@@ -37,11 +37,20 @@ async def own_permissions(client: Client, grants: Iterable[Grant], namespace: st
     required = required_permissions(grants, namespace)
     slots = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
-    async def is_allowed(permission: _Permission) -> bool:
+    async def may(permission: _Permission) -> bool:
+        resource, _, subresource = permission.resource.partition("/")
+        attributes = {
+            "group": permission.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": permission.verb,
+            "name": permission.name,
+            "namespace": permission.namespace,
+        }
         async with slots:
-            return await _is_allowed(client, permission)
+            return await is_allowed(client, attributes)
 
-    answers = await asyncio.gather(*map(is_allowed, required))
+    answers = await asyncio.gather(*map(may, required))
     denied = [str(permission) for permission, allowed in zip(required, answers, strict=True) if not allowed]
     if denied:
         hint = "only needed to run pumice controller and pumice webhook as this user; docs/guides/permissions.md"
@@ -61,10 +70,8 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
             texts = _not_granted(role, [grant for grant in own if grant.is_cluster_wide])
             namespaced: dict[str, list[Grant]] = {}
             for grant in own:
-                if not grant.is_cluster_wide:
-                    namespaced.setdefault(target.namespace if grant.own_namespace else grant.namespace, []).append(
-                        grant
-                    )
+                if namespace := target.namespace if grant.own_namespace else grant.namespace:
+                    namespaced.setdefault(namespace, []).append(grant)
             for namespace, wanted in namespaced.items():
                 role = await get_or_none(client, ROLES, namespace, account) or {}
                 texts += [f"{text} in {namespace}" for text in _not_granted(role, wanted)]
@@ -85,19 +92,6 @@ def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permi
         for name in grant.resource_names or ("",)
     )
     return list(dict.fromkeys(permissions))
-
-
-async def _is_allowed(client: Client, permission: _Permission) -> bool:
-    resource, _, subresource = permission.resource.partition("/")
-    attributes = {
-        "group": permission.group,
-        "resource": resource,
-        "subresource": subresource,
-        "verb": permission.verb,
-        "name": permission.name,
-        "namespace": permission.namespace,
-    }
-    return await is_allowed(client, attributes)
 
 
 def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> list[str]:

@@ -1,14 +1,20 @@
-"""The Prometheus metrics of the controller. Labels are bounded: never the name of a job or a pod.
+"""Health checks of the controller and its Prometheus metrics: `/healthz`, `/readyz` and `/metrics`.
 
-Volcano's names are kept where they mean the same. Its counters by job name are not: a cluster that runs for a year
-would have a series for every job of that year.
+Labels are bounded: never the name of a job or a pod. Volcano's names are kept where they mean the same. Its counters by
+job name are not: a cluster that runs for a year would have a series for every job of that year.
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Final
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
 from prometheus_client.gc_collector import GCCollector
@@ -17,10 +23,16 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.model.vocabulary import Phase
+from pumice.runtime.http_server import HttpServer
 
+_log = logging.getLogger(__name__)
+
+CHECK_INTERVAL: Final = 2.0
+CHECK_TIMEOUT: Final = 3.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_QUEUES = 1000
 OTHER_QUEUES = "(other)"
@@ -87,3 +99,64 @@ class Metrics(Collector):
             ("pumice_events_dropped", "Events that could not be recorded", self._recorder.dropped),
         ):
             yield CounterMetricFamily(name, what, value=count)
+
+
+@dataclass(slots=True)
+class ApiServerCheck:
+    """Asks the API server every two seconds whether it is ready: a watch may be silent for minutes."""
+
+    client: Client
+    failure: str = ""  # why it does not serve requests, or empty
+
+    async def run(self) -> None:
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_INTERVAL)
+
+    async def check(self) -> None:
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                await self.client.request("GET", "/readyz", urgent=True)
+        except TimeoutError:
+            self.failure = f"the API server has not answered for {CHECK_TIMEOUT:.0f} seconds"
+        except ApiError as error:
+            # Anything else is an answer, such as the refusal of a cluster that hides this path.
+            self.failure = f"the API server is away: {' '.join(str(error).split())}" if error.is_transient else ""
+        else:
+            self.failure = ""
+
+
+def health_app(not_ready: Callable[[], str]) -> web.Application:
+    """`not_ready` returns what the controller waits for, or an empty string."""
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        reason = not_ready()
+        return web.Response(status=503, text=reason + "\n") if reason else web.Response(text="ok\n")
+
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    return app
+
+
+def add_metrics(app: web.Application, metrics: Callable[[], bytes]) -> None:
+    async def metrics_text(_request: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_get("/metrics", metrics_text)
+
+
+async def serve(app: web.Application, host: str, port: int, *, any_port: bool = False) -> tuple[HttpServer, int]:
+    """Listen and return the port. With `any_port`, a taken port is replaced by a free one."""
+    server = HttpServer(app)
+    try:
+        listening = await server.start(host, port)
+    except OSError as error:
+        if not any_port or error.errno != errno.EADDRINUSE:
+            raise
+        listening = await server.start(host, 0)
+        _log.warning("port %d is taken; health and metrics are on %d", port, listening)
+    return server, listening
