@@ -11,7 +11,7 @@ from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.owned_objects import replaced_secrets
 from pumice.reconcile.pod_creation import RESTARTING
-from pumice.reconcile.requested_action import Request, stale_commands
+from pumice.reconcile.requested_action import Request, is_for, stale_commands
 from pumice.reconcile.state import WANTS_PODS, State
 from pumice.reconcile.transition import Transition, shortened
 from pumice.reconcile.waiting_pods import Wait, is_same_cause
@@ -37,7 +37,7 @@ def events_for(
 
 def _of_request(before: State, after: State, request: Request | None) -> Iterator[JobEvent]:
     for command in stale_commands(before):
-        if command.target is not None and command.target.uid not in ("", before.job.uid):
+        if not is_for(before.job, command):
             message = f"Command {command.metadata.name} is for an earlier job of this name and is ignored"
             yield JobEvent("CommandIgnored", message, Severity.WARNING)
     if request is None:

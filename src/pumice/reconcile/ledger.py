@@ -69,6 +69,12 @@ class Ledger(Struct, frozen=True):
         )
 
 
+def split_name(short_name: str) -> tuple[str, int]:
+    """Return task and index of a pod of the ledger."""
+    task, _, index = short_name.rpartition("-")
+    return task, int(index)
+
+
 def most_attempts(max_retry: int, status: JobStatus) -> int:
     """Return how many attempts a job may have: `maxRetry`, and one more for each restart that cost no retry.
 

@@ -11,7 +11,7 @@ from pumice.model.job import Job
 from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Event, Phase
-from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.ledger import Ledger, split_name
 from pumice.reconcile.policies import Match
 from pumice.reconcile.state import State, is_restart_target
 
@@ -72,6 +72,6 @@ def _evicted(state: State, unhandled: Sequence[Match]) -> dict[str, dt.datetime]
 
 
 def _has_slot(job: Job, name: str) -> bool:
-    owner, _, index = name.rpartition("-")
+    owner, index = split_name(name)
     task = job.task(owner)
-    return task is not None and int(index) < task.replicas
+    return task is not None and index < task.replicas

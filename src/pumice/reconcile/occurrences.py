@@ -15,7 +15,7 @@ from pumice.model.job import TaskSpec
 from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Event
-from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.ledger import Ledger, split_name
 from pumice.reconcile.state import POLICY_PHASES, State
 
 
@@ -68,9 +68,9 @@ def _of_pods(state: State, now: dt.datetime) -> Iterator[Occurrence]:
 def _evictions(state: State, now: dt.datetime) -> Iterator[Occurrence]:
     """Pods that the controller did not delete: gone, or failed while being deleted."""
     ledger = state.ledger
-    evicted = [name.rpartition("-") for name in ledger.evicted]
+    evicted = list(map(split_name, ledger.evicted))
     for task in state.job.spec.tasks:
-        waiting = {int(index) for owner, _, index in evicted if owner == task.name}
+        waiting = {index for owner, index in evicted if owner == task.name}
         missing = (ledger.seen.get(task.name, NONE) | waiting) - state.pods.indexes[task.name]
         for index in sorted(missing - ledger.succeeded.get(task.name, NONE)):
             if index < task.replicas:

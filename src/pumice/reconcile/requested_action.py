@@ -64,11 +64,7 @@ def unhandled(matched: Sequence[Match], request: Request | None) -> list[Match]:
 def stale_commands(state: State) -> list[Command]:
     """Commands to remove: obeyed already, or meant for an earlier job of the same name."""
     obeyed = state.ledger.obeyed
-    return [
-        command
-        for command in state.snapshot.commands
-        if command.metadata.uid in obeyed or not _is_for(state.job, command)
-    ]
+    return [one for one in state.snapshot.commands if one.metadata.uid in obeyed or not is_for(state.job, one)]
 
 
 def _deadline(state: State, now: dt.datetime) -> Request | None:
@@ -111,5 +107,5 @@ def _policy(matched: Sequence[Match], phase: Phase, now: dt.datetime) -> Request
     return Request(action, tuple(match for match in due if match.action is action))
 
 
-def _is_for(job: Job, command: Command) -> bool:
+def is_for(job: Job, command: Command) -> bool:
     return command.target is None or not command.target.uid or command.target.uid == job.uid

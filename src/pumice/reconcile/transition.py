@@ -15,7 +15,7 @@ from pumice.model.duration import Duration
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.units import read_time, to_seconds
 from pumice.model.vocabulary import SUSPENDED, Action, Phase
-from pumice.reconcile.ledger import Ledger, Restart, RestartKind
+from pumice.reconcile.ledger import Ledger, Restart, RestartKind, split_name
 from pumice.reconcile.ledger_update import update_ledger
 from pumice.reconcile.phases import FINAL, Facts, Move, move_for
 from pumice.reconcile.policies import Match, has_pending_failure
@@ -151,8 +151,8 @@ def _with_targets(state: State, ledger: Ledger, request: Request, retry: int) ->
 
 
 def _is_among(name: str, targets: dict[str, frozenset[int]]) -> bool:
-    task, _, index = name.rpartition("-")
-    return int(index) in targets.get(task, frozenset())
+    task, index = split_name(name)
+    return index in targets.get(task, frozenset())
 
 
 def running_duration(status: JobStatus, ledger: Ledger) -> str | None:

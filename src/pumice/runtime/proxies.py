@@ -16,12 +16,10 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
     parts = urlsplit(server)
     host = parts.hostname or ""
     proxy = _setting(environment, "https_proxy")
-    if (
-        not proxy
-        or parts.scheme != "https"
-        or is_loopback(host)
-        or _is_excluded(host, parts.port, _setting(environment, "no_proxy"))
-    ):
+    if not proxy or parts.scheme != "https" or is_loopback(host):
+        return None
+    excluded = filter(None, (entry.strip().lower() for entry in _setting(environment, "no_proxy").split(",")))
+    if any(_covers(entry, host.lower(), parts.port) for entry in excluded):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -37,10 +35,6 @@ def is_loopback(host: str) -> bool:
 
 def _setting(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.upper()) or ""
-
-
-def _is_excluded(host: str, port: int | None, no_proxy: str) -> bool:
-    return any(_covers(entry.strip().lower(), host.lower(), port) for entry in no_proxy.split(",") if entry.strip())
 
 
 def _covers(entry: str, host: str, port: int | None) -> bool:

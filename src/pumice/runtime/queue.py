@@ -89,7 +89,12 @@ class KeyQueue(Struct):
 
     def _promote_due(self, now: dt.datetime) -> None:
         if now < self._latest:
-            self._set_back(self._latest - now)
+            # The clock was set back: shift all times. To reconcile early does no harm.
+            by = self._latest - now
+            self._due = {key: moment - by for key, moment in self._due.items()}
+            self._resting = {key: end - by for key, end in self._resting.items()}
+            self._heap = [(moment, key) for key, moment in self._due.items()]
+            heapq.heapify(self._heap)
         self._latest = now
         while self._heap and self._heap[0][0] <= now:
             moment, key = heapq.heappop(self._heap)
@@ -99,13 +104,6 @@ class KeyQueue(Struct):
                 self.add(key)
         if len(self._resting) > MOST_RESTING:
             self._resting = {key: end for key, end in self._resting.items() if end > now}
-
-    def _set_back(self, by: dt.timedelta) -> None:
-        """The clock was set back: shift all times. To reconcile early does no harm."""
-        self._due = {key: moment - by for key, moment in self._due.items()}
-        self._resting = {key: end - by for key, end in self._resting.items()}
-        self._heap = [(moment, key) for key, moment in self._due.items()]
-        heapq.heapify(self._heap)
 
     def _release(self, key: JobKey) -> None:
         self._serving.discard(key)

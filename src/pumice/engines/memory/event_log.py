@@ -202,14 +202,12 @@ class EventLog:
 
     def _acted(self, event: JobEvent) -> None:
         """A policy acted: mark the line of its event if that is of this moment, else add a line."""
-        name = Event(event.event)
-        line = self._cause(event.pod, _CAUSES.get(name, "Pod")) or self.record(name, _LATER[name], event.pod)
-        line.event, line.policy, line.action = event.event, str(event.policy), event.action
-
-    def _cause(self, pod: str, kind: str) -> Line | None:
-        now = self.world.clock.elapsed
+        name, now = Event(event.event), self.world.clock.elapsed
+        kind = _CAUSES.get(name, "Pod")
         moment = takewhile(lambda line: line.at == now, reversed(self.lines))
-        return next((one for one in moment if one.pod == pod and not one.policy and one.event.startswith(kind)), None)
+        causes = (one for one in moment if one.pod == event.pod and not one.policy and one.event.startswith(kind))
+        line = next(causes, None) or self.record(name, _LATER[name], event.pod)
+        line.event, line.policy, line.action = event.event, str(event.policy), event.action
 
     def _about(self, job: Job) -> str:
         """The text for a phase that is entered."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -34,33 +35,33 @@ class Credentials(Protocol):
         """Note that the server rejected these headers; return whether others are available."""
 
 
+@dataclass(slots=True)
 class StaticCredentials:
     """Headers that never change: a token in a kubeconfig, or none with a client certificate."""
 
-    def __init__(self, headers: Headers | None = None) -> None:
-        self.generation = 0
-        self._headers = headers or {}
+    headers: Headers = field(default_factory=dict)
+    generation: int = 0
 
     def current(self) -> Headers:
-        return self._headers
+        return self.headers
 
     async def renew(self) -> Headers:
-        return self._headers
+        return self.headers
 
     def refused(self, sent: Headers) -> bool:
         del sent
         return False
 
 
+@dataclass(slots=True)
 class TokenFile:
     """A token in a file that another program renews."""
 
-    def __init__(self, path: Path, extra: Headers | None = None) -> None:
-        self.generation = 0
-        self._path = path
-        self._extra = extra or {}
-        self._headers: Headers | None = None
-        self._read_at = 0.0
+    path: Path
+    extra: Headers = field(default_factory=dict)
+    generation: int = 0
+    _headers: Headers | None = None
+    _read_at: float = 0.0
 
     def current(self) -> Headers | None:
         return self._headers if time.monotonic() - self._read_at < _FILE_LIFE else None
@@ -81,12 +82,12 @@ class TokenFile:
         """Read the file and return what is wrong with it. After an error the old token stays in use."""
         self._read_at = time.monotonic()
         try:
-            token = self._path.read_text().strip()
+            token = self.path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            return f"cannot read the token file {self._path}: {error}"
+            return f"cannot read the token file {self.path}: {error}"
         if not token:
-            return f"the token file {self._path} is empty"
-        headers = bearer(token, self._extra)
+            return f"the token file {self.path} is empty"
+        headers = bearer(token, self.extra)
         if headers != self._headers:
             self._headers = headers
         return ""

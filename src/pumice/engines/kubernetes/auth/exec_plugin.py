@@ -14,6 +14,7 @@ import ssl
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,20 +47,18 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
+@dataclass(slots=True)
 class ExecCredentials:
-    def __init__(
-        self, plugin: Exec, cluster: Mapping[str, Any] | None, tls: ssl.SSLContext | None, extra: Headers
-    ) -> None:
-        self.generation = 0
-        self._plugin = plugin
-        self._cluster = cluster  # what the program is told about it, with provideClusterInfo
-        self._tls = tls
-        self._extra = extra
-        self._headers: Headers | None = None
-        self._expires: float | None = None
-        self._certificate: tuple[str, str] | None = None
-        # Many requests notice at once that the token has expired; the program runs once for all of them.
-        self._running: asyncio.Task[Headers] | None = None
+    plugin: Exec
+    cluster: Mapping[str, Any] | None  # what the program is told about it, with provideClusterInfo
+    tls: ssl.SSLContext | None
+    extra: Headers
+    generation: int = 0
+    _headers: Headers | None = None
+    _expires: float | None = None
+    _certificate: tuple[str, str] | None = None
+    # Many requests notice at once that the token has expired; the program runs once for all of them.
+    _running: asyncio.Task[Headers] | None = None
 
     def current(self) -> Headers | None:
         if self._expires is not None and _wall_clock() > self._expires - _LEEWAY:
@@ -85,19 +84,19 @@ class ExecCredentials:
         return True
 
     async def _fetch(self) -> Headers:
-        status = _read_output(self._plugin, await _run(self._plugin, self._cluster))
+        status = _read_output(self.plugin, await _run(self.plugin, self.cluster))
         certificate, key = status.client_certificate_data, status.client_key_data
-        if certificate and key and self._tls is not None and (certificate, key) != self._certificate:
+        if certificate and key and self.tls is not None and (certificate, key) != self._certificate:
             try:
-                load_key_pair(self._tls, certificate.encode(), key.encode())
+                load_key_pair(self.tls, certificate.encode(), key.encode())
             except CertificateError as error:
                 raise UnreachableError(
-                    f"the credential plugin {self._plugin.command!r} returned an unusable certificate: {error}"
+                    f"the credential plugin {self.plugin.command!r} returned an unusable certificate: {error}"
                 ) from error
             self._certificate = (certificate, key)
             self.generation += 1
         self._expires = status.expiration_timestamp.timestamp() if status.expiration_timestamp else None
-        self._headers = bearer(status.token, self._extra) if status.token else dict(self._extra)
+        self._headers = bearer(status.token, self.extra) if status.token else dict(self.extra)
         return self._headers
 
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Generic
 
 import msgspec
@@ -40,42 +41,31 @@ class _OutdatedError(PumiceError):
     """The watch cannot be resumed; everything must be listed again."""
 
 
+@dataclass(slots=True)
 class Informer(Generic[T]):
-    def __init__(  # noqa: PLR0913 - what to watch, and what to do with it
-        self,
-        client: Client,
-        resource: Resource,
-        *,
-        decode: Callable[[msgspec.Raw], T | None],
-        changed: Callable[[T | None, T | None], None],
-        namespace: str | None = None,
-        label_selector: str = "",
-        metadata_only: bool = False,
-        optional: bool = False,
-    ) -> None:
-        self.synced = asyncio.Event()
-        self._optional = optional
-        self._client = client
-        self.resource = resource
-        self.namespace = namespace
-        self._label_selector = label_selector
-        self._metadata_only = metadata_only
-        self._decode = decode
-        self._notify = changed
-        self.store: Store[T] = Store(self._changed)
-        # The version to resume the watch from; None if everything must be listed first.
-        self._version: str | None = None
-        # The newest version ever seen, to notice that the server was restored to an earlier state.
-        self._newest = ""
-        self._backoff = Backoff(first=0.5, longest=_MAX_DELAY)
-        self._failures = 0
-        # The failure that was logged last, until the watch works again.
-        self._logged_failure = ""
+    client: Client
+    resource: Resource
+    decode: Callable[[msgspec.Raw], T | None]
+    changed: Callable[[T | None, T | None], None]
+    namespace: str | None = None
+    label_selector: str = ""
+    metadata_only: bool = False
+    optional: bool = False
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    store: Store[T] = field(init=False)
+    _version: str | None = None  # to resume the watch from; None if everything must be listed first
+    _newest: str = ""  # version ever seen, to notice that the server was restored to an earlier state
+    _backoff: Backoff = field(default_factory=lambda: Backoff(first=0.5, longest=_MAX_DELAY))
+    _failures: int = 0
+    _logged_failure: str = ""  # the last one, until the watch works again
+
+    def __post_init__(self) -> None:
+        self.store = Store(self._changed)
 
     @property
     def is_refused(self) -> bool:
         """Whether watching fails for a reason that does not pass by itself."""
-        return self._logged_failure not in ("", _UNREACHABLE) and not self._optional
+        return self._logged_failure not in ("", _UNREACHABLE) and not self.optional
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -94,11 +84,11 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         seen: set[str] = set()
         version, restored = "", False
-        pages = self._client.list_pages(
+        pages = self.client.list_pages(
             self.resource,
             self.namespace,
-            label_selector=self._label_selector,
-            metadata_only=self._metadata_only,
+            label_selector=self.label_selector,
+            metadata_only=self.metadata_only,
             attempts=_PAGE_ATTEMPTS,
         )
         async with aclosing(pages):
@@ -117,12 +107,12 @@ class Informer(Generic[T]):
 
     async def _watch(self) -> None:
         began = time.monotonic()
-        changes = self._client.watch(
+        changes = self.client.watch(
             self.resource,
             self.namespace,
             resource_version=self._version or "",
-            label_selector=self._label_selector,
-            metadata_only=self._metadata_only,
+            label_selector=self.label_selector,
+            metadata_only=self.metadata_only,
         )
         async with aclosing(changes):
             async for kind, raw in changes:
@@ -149,7 +139,7 @@ class Informer(Generic[T]):
 
     def _take(self, raw: msgspec.Raw, *, allow_older: bool = False) -> HasIdentity:
         try:
-            item = self._decode(raw)
+            item = self.decode(raw)
         except Exception as error:  # noqa: BLE001 - one object must not affect the others
             seen = _identity(raw)
             # Keep the known version: an object that cannot be decoded still exists.
@@ -164,7 +154,7 @@ class Informer(Generic[T]):
 
     def _changed(self, before: T | None, after: T | None) -> None:
         try:
-            self._notify(before, after)
+            self.changed(before, after)
         except Exception:  # noqa: BLE001 - a defect of one listener must not end the watch
             _log.exception("handling a change of %s failed", self.resource.full_name)
 
@@ -176,7 +166,7 @@ class Informer(Generic[T]):
             self._logged_failure = failure
             reason = "the cluster has no such resource" if error.not_found else error
             _log.warning("cannot watch %s: %s; retrying", self.resource.full_name, reason)
-        if self._optional and (error.is_forbidden or error.not_found):
+        if self.optional and (error.is_forbidden or error.not_found):
             self.synced.set()
         await asyncio.sleep(self._backoff.after_failure(error.retry_after))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -52,15 +53,13 @@ class _Tombstone(Struct, frozen=True):
     version: str | None
 
 
+@dataclass(slots=True)
 class Store(Generic[T]):
-    def __init__(
-        self, changed: Callable[[T | None, T | None], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.items: dict[Key, T] = {}
-        self._changed = changed
-        self._clock = clock
-        self._keys: dict[str, Key] = {}
-        self._tombstones: dict[str, _Tombstone] = {}
+    changed: Callable[[T | None, T | None], None]
+    clock: Callable[[], float] = time.monotonic
+    items: dict[Key, T] = field(default_factory=dict)
+    _keys: dict[str, Key] = field(default_factory=dict)
+    _tombstones: dict[str, _Tombstone] = field(default_factory=dict)
 
     def put(self, item: T, *, allow_older: bool = False) -> None:
         """Store this version, unless it is known, older than the known one, or deleted."""
@@ -79,10 +78,10 @@ class Store(Generic[T]):
             before = None
         self.items[key] = item
         self._keys[item.uid] = key
-        self._changed(before, item)
+        self.changed(before, item)
 
     def remove(self, uid: str, version: str | None = None) -> None:
-        now = self._clock()
+        now = self.clock()
         # Tombstones are in the order of deletion, so the expired ones come first.
         expired = itertools.takewhile(
             lambda old: now - self._tombstones[old].created > _TOMBSTONE_LIFE, self._tombstones
@@ -106,7 +105,7 @@ class Store(Generic[T]):
     def _drop(self, uid: str) -> None:
         key = self._keys.pop(uid, None)
         if key is not None:
-            self._changed(self.items.pop(key), None)
+            self.changed(self.items.pop(key), None)
 
     def _is_deleted(self, item: T) -> bool:
         tombstone = self._tombstones.get(item.uid)

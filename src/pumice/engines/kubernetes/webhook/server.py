@@ -56,18 +56,11 @@ class ReviewMetrics:
         GCCollector(registry=registry)
 
 
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 @dataclass(slots=True)
 class WebhookServer:
     facts: ClusterFacts
     schema: Schema
-    tls: ssl.SSLContext = field(default_factory=_server_context)
+    tls: ssl.SSLContext = field(default_factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     is_ready: bool = False
     # The host name of its Service; a review that names it has come through the Service.
     service_host: str = ""
@@ -89,6 +82,8 @@ class WebhookServer:
         self.is_ready = trusted
 
     def __post_init__(self) -> None:
+        self.tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.tls.set_alpn_protocols(["http/1.1"])
         app = health_app(lambda: "" if self.is_ready else "no trusted certificate yet, or stopping")
         app.router.add_post(MUTATE, self._mutate)
         app.router.add_post(VALIDATE, self._validate)
