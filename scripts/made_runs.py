@@ -27,9 +27,8 @@ from pumice.engines.local.preparation.new_record import gang_pods
 from pumice.engines.local.runs import Recorder
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.model.findings import Path as JobPath
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobState, JobStatus, Manifest
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.status import JobState, JobStatus
 from pumice.plugins.shaping import pods
 from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent

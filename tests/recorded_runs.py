@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.model.job import Job
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.status import JobState, JobStatus
 from pumice.store.events import PhaseChanged, PodChanged, RunEvent, RunPlanned
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.history.entries import EventEncoder, Held, Lost, Queued, Resumed, Started

@@ -43,7 +43,7 @@ from pumice.engines.local.service.queue_turn import QueueTurn
 from pumice.engines.local.service.queued_runs import recover
 from pumice.engines.local.supervisor import leased_process, process
 from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
-from pumice.model.status import JobStatus
+from pumice.model.job import JobStatus
 from pumice.runtime.offline_context import offline_context
 from pumice.store.events import PhaseChanged, StatusWritten
 from pumice.store.files.owner_lock import OwnerLock

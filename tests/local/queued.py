@@ -19,7 +19,7 @@ from pumice.store.files.owner_lock import OwnerLock
 from pumice.engines.local.runs import append
 from pumice.store.files.run_store import RunStore
 from pumice.model.job import Job
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import JobState, JobStatus
 
 directory, lock = pathlib.Path(sys.argv[-2]), OwnerLock(int(sys.argv[-1]))
 lock.sign()

@@ -15,9 +15,8 @@ import msgspec
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import CallFailure
 from pumice.engines.memory.timeline import VirtualClock
-from pumice.model.job import Job, Manifest, Metadata
+from pumice.model.job import Job, JobStatus, Manifest, Metadata
 from pumice.model.snapshot import Command, ContainerEnd, JobKey, PodPhase
-from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, read_ledger
 from pumice.runtime.loop import Loop
 from tests.builders import a_context

@@ -21,9 +21,8 @@ from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.timeline import VirtualClock
 from pumice.model import naming
-from pumice.model.job import Job, JobSpec, Manifest, Metadata
+from pumice.model.job import Job, JobSpec, JobStatus, Manifest, Metadata
 from pumice.model.snapshot import Command, CommandTarget, ContainerEnd, JobKey, ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent
 from pumice.reconcile.ledger import read_ledger

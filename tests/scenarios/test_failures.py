@@ -8,9 +8,9 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+from pumice.model.job import JobState
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
-from pumice.model.status import JobState
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decision import CreatePod, DeletePod, EngineCommand, Ensure, RemoveCommand

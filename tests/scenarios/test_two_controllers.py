@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from pumice.model.job import JobStatus
 from pumice.model.snapshot import JobKey, Snapshot
-from pumice.model.status import JobStatus
 from pumice.reconcile.decision import EngineCommand
 from pumice.runtime.loop import Loop
 from tests.conftest import SOAK, seed

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from pumice.engines.memory.engine import MemoryEngine
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobStatus, Manifest
 from pumice.model.slot import NONE
 from pumice.model.snapshot import JobKey, Snapshot
-from pumice.model.status import JobStatus
 from pumice.reconcile.decision import CreatePod, DeletePod, EngineCommand
 from pumice.reconcile.ledger import RestartKind, read_ledger, write_ledger
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.model import naming
-from pumice.model.job import Job, TaskSpec
-from pumice.model.status import first_min_available
+from pumice.model.job import Job, TaskSpec, first_min_available
 from pumice.model.vocabulary import MAX_RETRY
 from pumice.plugins.registry import Registry
 

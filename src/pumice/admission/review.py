@@ -16,8 +16,8 @@ from pumice.admission.size_limits import check_size
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.findings import ROOT, Finding
+from pumice.model.job import first_min_available
 from pumice.model.scalars import plain_text
-from pumice.model.status import first_min_available
 from pumice.model.text import printable
 from pumice.model.vocabulary import GROUP_VERSION
 from pumice.model.vocabulary import KIND as JOB_KIND

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import JobState, JobStatus
 from pumice.model.vocabulary import COMMAND, SUSPENDED, Phase
 
 

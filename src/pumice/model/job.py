@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from pumice.model.findings import SPEC, Finding, InvalidJob
-from pumice.model.status import JobStatus
+from pumice.model.units import is_number
 from pumice.model.vocabulary import (
     DEPENDENCY_CONDITIONS,
     DEPENDENCY_ITERATIONS,
@@ -25,20 +25,6 @@ from pumice.model.vocabulary import (
     POLICY_EVENTS,
     TOPOLOGY_POLICIES,
 )
-
-
-class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    name: str = ""
-    generate_name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
 
 Manifest = dict[str, Any]
 # The image of containers without one, for which the host serves. The name never resolves on a cluster.
@@ -55,6 +41,10 @@ PUMICE_FIELDS: Final = (
     "spec.tasks[].dependsOn.condition",
 )
 
+# In controlledResources: the minAvailable that the job had at first, and below it that of each task. Where the spec has
+# none, it has stood for all replicas, and it must not change with them.
+MIN_AVAILABLE: Final = "pumice/min-available"
+
 # A template or claim is checked against Kubernetes' own schema, which `extra` names.
 PodTemplate = Annotated[Manifest, Meta(extra={"kubernetes": "PodTemplateSpec"})]
 ClaimSpec = Annotated[Manifest, Meta(extra={"kubernetes": "PersistentVolumeClaimSpec"})]
@@ -62,6 +52,19 @@ ClaimSpec = Annotated[Manifest, Meta(extra={"kubernetes": "PersistentVolumeClaim
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The base of all parts of a Job: frozen, camelCase in JSON, defaults omitted."""
+
+
+class Metadata(_Part, frozen=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 def _doc(text: str, *, minimum: int | None = None, choices: tuple[str, ...] = (), **schema: object) -> Meta:
@@ -181,6 +184,39 @@ class JobSpec(_Part, frozen=True):
         int | None, _doc("fail the job this long after it first ran; Pumice only", minimum=1)
     ] = None
     suspend: Annotated[bool | None, _doc("true stops the job, false resumes it; Pumice only")] = None
+
+
+class JobState(_Part, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class JobCondition(_Part, frozen=True):
+    status: str
+    last_transition_time: str | None = None
+
+
+class TaskState(_Part, frozen=True):
+    phase: dict[str, int] = {}
+
+
+class JobStatus(_Part, frozen=True):
+    state: JobState = JobState()
+    min_available: int = 0
+    task_status_count: dict[str, TaskState] = {}
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    unknown: int = 0
+    version: int = 0
+    retry_count: int = 0
+    running_duration: str | None = None
+    controlled_resources: dict[str, str] = {}
+    conditions: list[JobCondition] = []
 
 
 class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
@@ -311,3 +347,13 @@ def scaled(spec: JobSpec, replicas: Mapping[str, int]) -> JobSpec:
     ]
     total = sum(task.replicas for task in tasks)
     return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))
+
+
+def first_min_available(entries: Mapping[str, str]) -> dict[str, int]:
+    """Read the recorded minAvailable by task; that of the job has an empty name."""
+    found = {
+        key.removeprefix(MIN_AVAILABLE).removeprefix("/"): text
+        for key, text in entries.items()
+        if key == MIN_AVAILABLE or key.startswith(f"{MIN_AVAILABLE}/")
+    }
+    return {task: int(text) for task, text in found.items() if is_number(text)}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from pumice.model.job import JobStatus
 from pumice.model.snapshot import Snapshot
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.deadlines import expiry, requeue_after

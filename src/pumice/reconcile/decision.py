@@ -8,9 +8,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from pumice.model.findings import ROOT, Path
-from pumice.model.job import Manifest
+from pumice.model.job import JobStatus, Manifest
 from pumice.model.objects import OwnedObject
-from pumice.model.status import JobStatus
 
 
 class CreatePod(Struct, frozen=True):

@@ -15,8 +15,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pumice.model.job import MIN_AVAILABLE, JobStatus, first_min_available
 from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
-from pumice.model.status import MIN_AVAILABLE, JobStatus, first_min_available
 from pumice.model.units import is_number, read_number, read_time, to_microseconds
 from pumice.model.vocabulary import MAX_RETRY
 
@@ -56,7 +56,7 @@ class Ledger(Struct, frozen=True):
     first_running: dt.datetime | None = None
     suspended: bool = False  # by spec.suspend, not by a Command
     obeyed: frozenset[str] = frozenset()  # uids of Commands
-    min_available: Mapping[str, int] = field(default_factory=dict)  # at first: see model/status.py
+    min_available: Mapping[str, int] = field(default_factory=dict)  # at first: see MIN_AVAILABLE
     waiting: str = ""  # the uid of the pod that the status says is waiting
     others: Mapping[str, str] = field(default_factory=dict)
 

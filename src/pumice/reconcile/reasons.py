@@ -8,9 +8,8 @@ from pumice.diagnosis.cluster.admission_errors import refusal_sentence
 from pumice.diagnosis.cluster.scheduler_text import gang_sentence
 from pumice.diagnosis.pod_ends import MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Reason, failure_reason, in_words
 from pumice.diagnosis.pod_waits import UNSCHEDULABLE
-from pumice.model.job import Job
+from pumice.model.job import Job, JobState
 from pumice.model.snapshot import EVICTED, PodPhase
-from pumice.model.status import JobState
 from pumice.model.vocabulary import COMMAND, Event, Phase
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.phases import DEADLINE

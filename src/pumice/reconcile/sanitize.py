@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from pumice.model.job import Job
-from pumice.model.status import JobCondition, JobStatus
+from pumice.model.job import Job, JobCondition, JobStatus
 from pumice.model.units import read_time, to_seconds
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.ledger import Ledger

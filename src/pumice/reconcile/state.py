@@ -14,10 +14,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pumice.model.job import Job
+from pumice.model.job import Job, JobStatus, TaskState
 from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
-from pumice.model.status import JobStatus, TaskState
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.ledger import Ledger, RestartKind
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pumice.diagnosis.pod_ends import Reason
 from pumice.model.duration import Duration
-from pumice.model.status import JobCondition, JobState, JobStatus
+from pumice.model.job import JobCondition, JobState, JobStatus
 from pumice.model.units import read_time, to_seconds
 from pumice.model.vocabulary import SUSPENDED, Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, split_name

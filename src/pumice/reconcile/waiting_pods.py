@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from pumice.diagnosis.pod_ends import one_word
 from pumice.diagnosis.pod_waits import LOST_SECONDS, NODE_LOST, UNSCHEDULABLE, lost_pods, lost_sentence, wait_sentence
+from pumice.model.job import JobState
 from pumice.model.snapshot import BACK_OFF, ObservedPod, Waiting
-from pumice.model.status import JobState
 from pumice.model.units import after
 from pumice.model.vocabulary import Event
 from pumice.reconcile.phases import FINAL

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pumice.model.job import JobStatus
 from pumice.model.pumice_error import PumiceError
 from pumice.model.snapshot import JobKey, Snapshot
-from pumice.model.status import JobStatus
 from pumice.reconcile.decision import EngineCommand, JobEvent
 
 

@@ -11,8 +11,8 @@ import datetime as dt
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pumice.model.job import JobStatus
 from pumice.model.snapshot import JobKey
-from pumice.model.status import JobStatus
 from pumice.reconcile.decision import Decision
 from pumice.reconcile.events import TEXT_REASONS
 from pumice.runtime.queue import LONG_AGO

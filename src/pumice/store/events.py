@@ -10,9 +10,8 @@ from msgspec import Struct, field
 from pumice.diagnosis.code_change import CodeChange
 from pumice.diagnosis.hang import Hang
 from pumice.diagnosis.why import Why
-from pumice.model.job import Job
+from pumice.model.job import Job, JobStatus
 from pumice.model.snapshot import ContainerEnd, ObservedPod
-from pumice.model.status import JobStatus
 from pumice.reconcile.decision import JobEvent
 from pumice.runtime.once import Once
 from pumice.store.run_end import RunEnded, Stop

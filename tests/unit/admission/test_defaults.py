@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from pumice.admission.defaults import patch, with_defaults, with_first_min_available
 from pumice.model.codec import decode
-from pumice.model.job import Job, Manifest
-from pumice.model.status import JobStatus
+from pumice.model.job import Job, JobStatus, Manifest
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.builders import a_document, a_template

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from pumice.diagnosis.failures import Failure
 from pumice.diagnosis.verdict import Evidence, judge
 from pumice.model.findings import SPEC
-from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
+from pumice.model.job import Job, JobSpec, JobState, JobStatus, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.decision import JobEvent
 from pumice.store.events import LogLine, PhaseChanged, PodChanged
 from pumice.store.run_end import RunEnded, Stop, stop_reason

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.diagnosis.outcome import Facts, Outcome, StopReason, held_text, is_asked, outcome, phase_text, stop_text
-from pumice.model.status import JobCondition, JobState, JobStatus
+from pumice.model.job import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import COMMAND, SUSPENDED, Phase
 
 

@@ -13,10 +13,9 @@ from pumice.diagnosis.failures import Failures
 from pumice.diagnosis.hang import Hang, PodActivity
 from pumice.diagnosis.pod_ends import NOT_UNPACKED, READ_ONLY_CODE, Reason
 from pumice.diagnosis.verdict import ActedPolicy, Evidence, FailedPod, Verdict, advise, failed_pod, judge, plain_verdict
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
+from pumice.model.job import Job, JobSpec, JobState, JobStatus, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.status import JobState, JobStatus
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 LOST_PEER = "ConnectionResetError: Connection reset by peer [10.77.0.10]"

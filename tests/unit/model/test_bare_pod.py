@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from pumice.model.bare_pod import bare_pod
-from pumice.model.job import PartitionPolicy, VolumeSpec
+from pumice.model.job import JobStatus, PartitionPolicy, VolumeSpec
 from pumice.model.naming import claim_volume
-from pumice.model.status import JobStatus
 from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
 LABELS = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pumice.model.status import JobStatus, first_min_available
+from pumice.model.job import JobStatus, first_min_available
 
 WRITTEN = {
     "state": {"phase": "Running", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},

@@ -9,10 +9,9 @@ import pytest
 
 from pumice.diagnosis.verdict import ActedPolicy
 from pumice.model.findings import SPEC
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec
+from pumice.model.job import Job, JobSpec, JobStatus, LifecyclePolicy, TaskSpec
 from pumice.model.problem import NOWHERE, Position
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.reconcile.consequences import acted_policy, acted_text, what_ends_restarts, what_follows
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import Ledger, write_ledger

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.model.job import Metadata
+from pumice.model.job import JobCondition, JobStatus, Metadata, TaskState
 from pumice.model.snapshot import Command, CommandTarget, ObservedPod, PodPhase, Snapshot
-from pumice.model.status import JobCondition, JobStatus, TaskState
 from pumice.model.vocabulary import Phase
 from pumice.plugins.svc import Svc
 from pumice.reconcile.decide import decide

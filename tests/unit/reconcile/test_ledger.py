@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pumice.model.job import JobStatus
 from pumice.model.slot import MOST_PODS
-from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, most_attempts, read_ledger, write_ledger
 from tests.unit.reconcile.values import NOW
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.model.job import Job, Metadata
+from pumice.model.job import Job, JobState, Metadata
 from pumice.model.snapshot import Command, Failure, ObservedGroup, ObservedPod, Waiting
-from pumice.model.status import JobState
 from pumice.model.vocabulary import NATIVE, NO_GANG, SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pumice.model.status import JobCondition, JobState, JobStatus
+from pumice.model.job import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decide import decide
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind

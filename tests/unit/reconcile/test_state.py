@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pumice.model.job import JobStatus
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.state import is_exhausted
 from tests.builders import a_job, a_task

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pumice.model.job import Metadata
+from pumice.model.job import JobCondition, JobState, JobStatus, Metadata
 from pumice.model.snapshot import Command, ObservedPod
-from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.phases import move_for

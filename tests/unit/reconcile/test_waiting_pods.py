@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pumice.model.job import JobState
 from pumice.model.snapshot import ObservedPod, Waiting
-from pumice.model.status import JobState
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.waiting_pods import Wait, is_same_cause, lost_node, moments_of_pods, waiting_pod
 from tests.builders import a_job, a_task

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from pumice.model.findings import SPEC
-from pumice.model.job import Job, LifecyclePolicy
+from pumice.model.job import Job, JobState, JobStatus, LifecyclePolicy
 from pumice.model.snapshot import ContainerEnd, ObservedGroup, ObservedPod, PodPhase, Snapshot
-from pumice.model.status import JobState, JobStatus
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, write_ledger
 from pumice.reconcile.occurrences import Occurrence

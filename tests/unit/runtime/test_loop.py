@@ -18,10 +18,9 @@ from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import CallFailure, MemoryEngine
 from pumice.engines.memory.timeline import EPOCH, VirtualClock
 from pumice.model.findings import Finding
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobStatus, Manifest
 from pumice.model.objects import OwnedObject
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase, Snapshot
-from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decide import decide

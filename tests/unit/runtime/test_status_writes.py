@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from pumice.engines.memory.timeline import EPOCH
+from pumice.model.job import JobCondition, JobState, JobStatus
 from pumice.model.snapshot import JobKey
-from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.reconcile.decision import Decision, DeletePod, JobEvent
 from pumice.runtime.status_writes import StatusWrites
 

@@ -24,8 +24,7 @@ from pumice.client.local.local_backend import LocalBackend
 from pumice.client.local.run_reader import ref_of
 from pumice.client.observer import Repeat, Scope
 from pumice.diagnosis.why import EvidenceLine, Hint, Why, WhyCode
-from pumice.model.job import Job, JobSpec, Manifest, TaskSpec
-from pumice.model.status import JobStatus, TaskState
+from pumice.model.job import Job, JobSpec, JobStatus, Manifest, TaskSpec, TaskState
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.journal import read_journal
 from pumice.store.logs.log_reader import LogReader

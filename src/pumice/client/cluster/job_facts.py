@@ -21,9 +21,8 @@ from pumice.engines.kubernetes.api.resources import CORE_EVENTS, JOBS, PODS
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job
 from pumice.engines.kubernetes.cache.decode_pods import decode_pod
 from pumice.model import keys
-from pumice.model.job import Job, Manifest, Metadata
+from pumice.model.job import Job, JobStatus, Manifest, Metadata
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.model.units import EPOCH, read_time
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.phases import FINAL

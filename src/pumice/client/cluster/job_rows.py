@@ -38,7 +38,7 @@ from pumice.client.cluster.journal_entries import (
 from pumice.client.values import Status
 from pumice.diagnosis.outcome import Outcome
 from pumice.model import keys
-from pumice.model.status import JobStatus
+from pumice.model.job import JobStatus
 from pumice.model.units import EPOCH, read_time
 from pumice.model.vocabulary import MAX_RETRY, Phase
 from pumice.reconcile.ledger import most_attempts

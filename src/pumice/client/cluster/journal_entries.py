@@ -24,10 +24,9 @@ from pumice.client.values import Status, status_of
 from pumice.diagnosis.verdict_lines import heading_text
 from pumice.diagnosis.why import Why, WhyCode
 from pumice.model import keys
-from pumice.model.job import Job
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.status import JobState, JobStatus
 from pumice.model.units import EPOCH, read_time
 from pumice.model.vocabulary import MAX_RETRY, Phase
 from pumice.reconcile.consequences import what_follows

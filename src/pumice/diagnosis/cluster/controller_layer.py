@@ -14,9 +14,8 @@ from pumice.diagnosis.cluster.reading import Cause, ClusterReading, PodReading, 
 from pumice.diagnosis.outcome import held_text
 from pumice.diagnosis.pod_ends import in_words
 from pumice.diagnosis.why import EvidenceLine, Hint, WhyCode
-from pumice.model.job import TaskSpec
+from pumice.model.job import TaskSpec, TaskState
 from pumice.model.snapshot import PodPhase
-from pumice.model.status import TaskState
 from pumice.model.text import plural
 from pumice.model.units import EPOCH, after, elapsed_text, read_time
 from pumice.model.vocabulary import KIND, Phase

@@ -15,10 +15,9 @@ from msgspec import Struct, field
 
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.model import keys
-from pumice.model.job import Job, JobSpec, Manifest
+from pumice.model.job import Job, JobSpec, JobStatus, Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import Command, JobKey, ObservedGroup, Snapshot
-from pumice.model.status import JobStatus
 from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,

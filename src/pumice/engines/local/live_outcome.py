@@ -23,9 +23,8 @@ from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.preparation.default_settings import python_with
 from pumice.engines.local.preparation.reservation import Reservation
 from pumice.engines.local.preparation.run_plan import Plan
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobStatus, Manifest
 from pumice.model.pod import all_containers
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.consequences import acted_policy
 from pumice.reconcile.decision import JobEvent

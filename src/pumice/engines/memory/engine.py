@@ -9,10 +9,9 @@ from enum import Enum, auto
 import msgspec
 
 from pumice.engines.memory.cluster_state import StoredGroup, StoredPod, World
-from pumice.model.job import Manifest
+from pumice.model.job import JobStatus, Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import NO_GANG, VOLCANO
 from pumice.plugins.shaping import manifest_of
 from pumice.reconcile.decision import (

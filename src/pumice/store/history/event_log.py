@@ -14,8 +14,8 @@ from pumice.diagnosis.hang import hang_text
 from pumice.diagnosis.outcome import RESUMED_BY_YOU, is_asked, phase_text, stop_text
 from pumice.diagnosis.pod_ends import how_it_ended, how_it_failed, one_line
 from pumice.diagnosis.why import sentence
+from pumice.model.job import JobStatus
 from pumice.model.snapshot import PodPhase
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import COMMAND, Phase
 from pumice.reconcile.decision import Severity
 from pumice.store.events import (

@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from pumice.diagnosis.failures import Failures
 from pumice.diagnosis.verdict import Evidence, Verdict, judge
-from pumice.model.job import Job
+from pumice.model.job import Job, JobStatus
 from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import Restart, RestartKind, most_attempts, read_ledger, write_ledger

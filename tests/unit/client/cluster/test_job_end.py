@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from pumice.client.cluster.job_end import job_end
 from pumice.client.cluster.job_facts import ClusterPod, JobEventFact, JobFacts
 from pumice.diagnosis.outcome import is_asked
-from pumice.model.job import LifecyclePolicy
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import JobState, JobStatus, LifecyclePolicy
 from tests.builders import a_job, a_task
 from tests.unit.reconcile.values import ended
 

@@ -12,8 +12,7 @@ from pumice.diagnosis.cluster.reading import ClusterReading, PodReading
 from pumice.diagnosis.outcome import Outcome
 from pumice.engines.kubernetes.cache.decode_pods import decode_pod
 from pumice.model import keys
-from pumice.model.job import Job
-from pumice.model.status import JobState, JobStatus, TaskState
+from pumice.model.job import Job, JobState, JobStatus, TaskState
 from tests.builders import OWNER, a_job, a_task, a_template
 
 NOW: Final = dt.datetime(2026, 5, 4, 12, 0, 0, tzinfo=dt.UTC)

@@ -14,10 +14,9 @@ import pytest
 from pumice.engines.local.engine import ADMITTED, LocalEngine
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.model import keys
-from pumice.model.job import Manifest
+from pumice.model.job import JobStatus, Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action
 from pumice.plugins.registry import Registry
 from pumice.plugins.shaping import owned_objects

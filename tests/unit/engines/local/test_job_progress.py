@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.live_outcome import waits_in_vain
-from pumice.model.job import DependsOn, Job, JobSpec, TaskSpec
-from pumice.model.status import JobState, JobStatus, TaskState
+from pumice.model.job import DependsOn, Job, JobSpec, JobState, JobStatus, TaskSpec, TaskState
 
 JOB = Job(
     spec=JobSpec(

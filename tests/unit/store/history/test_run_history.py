@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.client.history_values import attempts
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import JobState, JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, read_ledger, write_ledger
 from pumice.store.events import PhaseChanged, PodChanged, RequestAccepted, RunEvent, StatusWritten
 from pumice.store.history.entries import EventEncoder

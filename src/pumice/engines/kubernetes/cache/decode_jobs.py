@@ -17,10 +17,9 @@ from pumice.admission.size_limits import check_size
 from pumice.engines.kubernetes.cache.store import Identity
 from pumice.model.codec import decode
 from pumice.model.findings import Finding
-from pumice.model.job import Job, Metadata
+from pumice.model.job import Job, JobStatus, Metadata
 from pumice.model.shape import Schema
 from pumice.model.snapshot import Command, JobKey
-from pumice.model.status import JobStatus
 from pumice.model.vocabulary import KIND
 
 _JOB: Final = msgspec.json.Decoder(Job)

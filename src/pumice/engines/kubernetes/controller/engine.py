@@ -28,10 +28,9 @@ from pumice.engines.kubernetes.controller.monitoring import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
 from pumice.model import keys
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobStatus, Manifest
 from pumice.model.objects import OwnedObject, claim_names
 from pumice.model.snapshot import JobKey, Snapshot
-from pumice.model.status import JobStatus
 from pumice.model.units import parse_time
 from pumice.model.vocabulary import GangProvider
 from pumice.plugins.shaping import manifest_of

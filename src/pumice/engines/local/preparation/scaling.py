@@ -15,10 +15,9 @@ from pumice.engines.local.images.names import normalised
 from pumice.engines.local.scheduling.fitting import fitted, ignoring
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model.findings import Finding
-from pumice.model.job import Job, JobSpec, Manifest, scaled
+from pumice.model.job import Job, JobSpec, JobStatus, Manifest, scaled
 from pumice.model.problem import Option, Position, Problem
 from pumice.model.slot import slots
-from pumice.model.status import JobStatus
 from pumice.model.suggestions import did_you_mean
 from pumice.runtime.offline_context import offline_context
 from pumice.store.history.run_history import RunHistory

@@ -24,10 +24,9 @@ from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.memory.timeline import EPOCH
 from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
-from pumice.model.job import Job
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.model.objects import owned
 from pumice.model.snapshot import Command, JobKey, ObservedPod, PodPhase, Snapshot
-from pumice.model.status import JobState, JobStatus
 from pumice.model.vocabulary import GROUP_VERSION, NO_GANG
 from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
 from pumice.runtime.kubernetes_types import kubernetes_types

@@ -12,10 +12,9 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
-from pumice.model.job import Job
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
-from pumice.model.status import JobState, JobStatus
 from pumice.plugins.registry import Registry
 from pumice.plugins.shaping import owned_objects
 from pumice.runtime.kubernetes_types import kubernetes_types

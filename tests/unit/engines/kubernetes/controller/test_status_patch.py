@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.kubernetes.controller.engine import status_patch
-from pumice.model.status import JobState, JobStatus, TaskState
+from pumice.model.job import JobState, JobStatus, TaskState
 
 
 @pytest.mark.parametrize(

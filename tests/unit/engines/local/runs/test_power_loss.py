@@ -12,8 +12,7 @@ import pytest
 
 from pumice.engines.local.runs import Recorder, append, catch_up
 from pumice.engines.local.service import queued_runs
-from pumice.model.job import Job
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.store.events import PhaseChanged, RequestAccepted, RunPlanned, StatusWritten
 from pumice.store.files.run_store import RunStore, StoredRun
 from pumice.store.files.state_directory import host_name

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from pumice.engines.local.runs import Recorder
-from pumice.model.job import Job
-from pumice.model.status import JobState, JobStatus
+from pumice.model.job import Job, JobState, JobStatus
 from pumice.store.events import PhaseChanged, RunPlanned, Tick
 from pumice.store.history.stored_history import StoredHistory
 from pumice.store.journal import Journal, SequenceNumbers
