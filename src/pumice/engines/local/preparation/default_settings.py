@@ -86,11 +86,6 @@ def active_python(
     return next(iter([*complete, *others, *found]), ActivePython())
 
 
-def user_pythons(environ: Mapping[str, str], project: Path | None = None) -> list[ActivePython]:
-    """Return every Python that the user may start next, whichever of them pods get."""
-    return [read_python(path) for path, _ in _usable(environ, (), project)]
-
-
 def python_with(module: str, environ: Mapping[str, str], project: Path | None = None) -> str:
     """Return a Python of this machine that has a module; empty if none is known."""
     for path, _ in _usable(environ, tuple(_FRAMEWORKS), project):
@@ -211,7 +206,8 @@ def default_settings(
     """
     workdir = working_directory()
     chosen = active_python(environ, plugins, project, python)
-    pythons = [chosen, *user_pythons(environ, project)]
+    # And every Python that the user may start next, whichever of them pods get.
+    pythons = [chosen, *(read_python(path) for path, _ in _usable(environ, (), project))]
     environments = dict.fromkeys(each for found in pythons for each in found.directories)
     home = home_directory(environ)
     own_environment = find_environment(workdir, environments)

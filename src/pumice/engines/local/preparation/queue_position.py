@@ -45,26 +45,23 @@ class OwnTurn:
 
     def take(self) -> Why | None:
         """Reserve the room of the gang if it is its turn. Return None, or why it has to wait. Raises OSError."""
-        self.why = self._take()
-        return self.why
-
-    def _take(self) -> Why | None:
         scheduler = self.scheduler
         with scheduler.reservations.locked():
             if self.granted is not None and scheduler.reserve(self.gang, self.granted).fits:
-                self.gpus = self.granted
+                self.gpus, self.why = self.granted, None
                 return None
             decision = self._decide(self.waiting)
             if isinstance(decision, Start):
                 # Since the last look, other programs may have taken or released memory.
                 scheduler.machine = replace(read_machine(), gpus=scheduler.machine.gpus)
                 if scheduler.reserve(self.gang, decision.gpus).fits:
-                    self.gpus = decision.gpus
+                    self.gpus, self.why = decision.gpus, None
                     return None
             if not self.waiting.arrival:
                 arrival = next_arrival(self.store.state)
                 self.waiting = replace(self.waiting, arrival=arrival, held_since=wall_clock())
-        return self._why(decision)
+        self.why = self._why(decision)
+        return self.why
 
     def look(self) -> Why | None:
         """Return why the run would have to wait now; None if it would start. Nothing is reserved."""

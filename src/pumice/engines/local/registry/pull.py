@@ -58,31 +58,25 @@ async def pull(
     image = reference(name)
     wanted = parse_platform(platform) if platform else None
     try:
-        return await _pull(image, store, environ, report, wanted)
+        async with RegistryClient(image, environ) as client:
+            manifest = await fetch_manifest(client, wanted or this_platform())
+            if (known := store.find_digest(manifest.config.digest)) is not None:
+                report.line("is up to date")
+                return _named(store, image, known, wanted)
+            with download_directory(store.directory, manifest.digest, report.line) as layout:
+                # Another process may have pulled it meanwhile.
+                if (known := store.find_digest(manifest.config.digest)) is not None:
+                    return _named(store, image, known, wanted)
+                await fetch_layout(client, manifest, layout, report, wanted)
+                try:
+                    return store.add(image.name, layout, report.line, source=image.name)
+                except ImageError:
+                    # What does not unpack is fetched again the next time.
+                    remove_tree(layout)
+                    raise
     except ImageError as error:
         # The errors of the registry do not know which image they are about.
         raise type(error)(error.problem.message, error.hint, error.problem.where.file or str(image)) from None
-
-
-async def _pull(
-    image: ImageReference, store: ImageStore, environ: Mapping[str, str], report: PullReport, wanted: Platform | None
-) -> Image:
-    async with RegistryClient(image, environ) as client:
-        manifest = await fetch_manifest(client, wanted or this_platform())
-        if (known := store.find_digest(manifest.config.digest)) is not None:
-            report.line("is up to date")
-            return _named(store, image, known, wanted)
-        with download_directory(store.directory, manifest.digest, report.line) as layout:
-            # Another process may have pulled it meanwhile.
-            if (known := store.find_digest(manifest.config.digest)) is not None:
-                return _named(store, image, known, wanted)
-            await fetch_layout(client, manifest, layout, report, wanted)
-            try:
-                return store.add(image.name, layout, report.line, source=image.name)
-            except ImageError:
-                # What does not unpack is fetched again the next time.
-                remove_tree(layout)
-                raise
 
 
 def _named(store: ImageStore, image: ImageReference, known: Image, wanted: Platform | None) -> Image:

@@ -27,11 +27,6 @@ from pumice.runtime.once import Once
 RETRY_INTERVAL: Final = 1.0
 
 
-class Placement(Struct, frozen=True):
-    usage: Mapping[str, Quantity]
-    gpus: tuple[str, ...] = ()
-
-
 class PodScheduler(Struct):
     machine: Machine
     reservations: Reservations
@@ -40,9 +35,9 @@ class PodScheduler(Struct):
     # Why a pod beyond the gang, which fits, has to wait for other runs; empty if it need not.
     queued_behind: Callable[[str, Usage], str] = lambda _pod, _usage: ""
     _gang: dict[str, Usage] = field(default_factory=dict)
-    _reserved: dict[str, Placement] = field(default_factory=dict)  # for pods of the gang that have not started
-    _held: dict[str, Placement] = field(default_factory=dict)
-    _finished: dict[str, Placement] = field(default_factory=dict)  # what finished pods held
+    _reserved: dict[str, Reservation] = field(default_factory=dict)  # for pods of the gang that have not started
+    _held: dict[str, Reservation] = field(default_factory=dict)
+    _finished: dict[str, Reservation] = field(default_factory=dict)  # what finished pods held
     _taken: Usage = field(default_factory=dict)  # the sum over _reserved and _held
     _published: Reservation = field(default_factory=Reservation)
     _announced: Once = field(default_factory=Once)
@@ -80,8 +75,8 @@ class PodScheduler(Struct):
         if placement is None:
             return
         self._finished[pod] = placement
-        if placement.usage:
-            for name, amount in placement.usage.items():
+        if placement.amounts:
+            for name, amount in placement.amounts.items():
                 self._taken[name] -= amount
             # The end of a pod must not fail: with a full disk, other runs see too large a reservation until we end.
             with contextlib.suppress(OSError), self.reservations.locked():
@@ -96,9 +91,9 @@ class PodScheduler(Struct):
         before = self._finished.pop(pod, None)
         if before is not None and pod in self._gang:
             with contextlib.suppress(OSError), self.reservations.locked():
-                others = self.reservations.others() if before.usage else []
-                if fit([before.usage], self._free(others)).fits:
-                    self._reserved[pod] = self._take(before.usage, others, before.gpus)
+                others = self.reservations.others() if before.amounts else []
+                if fit([before.amounts], self._free(others)).fits:
+                    self._reserved[pod] = self._take(before.amounts, others, before.gpus)
                     self._publish()
 
     def gpus_of(self, pod: str) -> tuple[str, ...]:
@@ -109,7 +104,7 @@ class PodScheduler(Struct):
         if pod in self._held:
             return None
         if not usage or pod in self._reserved:
-            self._held[pod] = self._reserved.pop(pod, Placement({}))
+            self._held[pod] = self._reserved.pop(pod, Reservation())
             return None
         with self.reservations.locked():
             others = self.reservations.others()
@@ -137,7 +132,7 @@ class PodScheduler(Struct):
 
     def _take(
         self, usage: Mapping[str, Quantity], others: list[Reservation], preferred: Iterable[str] = ()
-    ) -> Placement:
+    ) -> Reservation:
         """Take the resources, with the preferred GPUs if they are free, else the first free ones."""
         taken = {gpu for other in others for gpu in other.gpus}
         taken.update(gpu for each in (*self._held.values(), *self._reserved.values()) for gpu in each.gpus)
@@ -145,7 +140,7 @@ class PodScheduler(Struct):
         free = [gpu for gpu in candidates if gpu in self.machine.gpus and gpu not in taken]
         for name, amount in usage.items():
             self._taken[name] = self._taken.get(name, Quantity()) + amount
-        return Placement(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
+        return Reservation(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
 
     def _publish(self) -> None:
         """Write this run's reservation for other runs, if it changed: pods without requests cost nothing."""
