@@ -35,10 +35,10 @@ from pumice.store.options import Locate
 from pumice.store.run_end import RunEnded, Stop, stop_reason
 from pumice.store.settings import Settings
 
-_QUOTED: Final = re.compile(r"""(['"`])(/[^'"`\n]+)\1""")
-_PLAIN: Final = re.compile(r"""(?<![\w.:/~@%-])/[^\s'"`:;,()\[\]<>|&]+""")
-_MOST: Final = 10
-_OF_POD: Final = tuple(map(Path, ("/dev", "/proc", "/run", "/sys")))
+_QUOTED_PATH: Final = re.compile(r"""(['"`])(/[^'"`\n]+)\1""")
+_PLAIN_PATH: Final = re.compile(r"""(?<![\w.:/~@%-])/[^\s'"`:;,()\[\]<>|&]+""")
+_MOST_PATHS: Final = 10
+_SYSTEM_OF_POD: Final = tuple(map(Path, ("/dev", "/proc", "/run", "/sys")))
 
 
 class JobProgress(Struct):
@@ -185,9 +185,9 @@ def directory_with_missed_file(line: str, cwd: str, directories: Iterable[Path])
 
 def _named_paths(line: str) -> list[Path]:
     """The absolute paths in a line of output. One in quotes may have spaces."""
-    words = [match[2] for match in _QUOTED.finditer(line)]
-    words += [match[0].rstrip(".!?") for match in _PLAIN.finditer(_QUOTED.sub("", line))]
-    return [Path("/", os.path.normpath(word).lstrip("/")) for word in words[:_MOST]]
+    words = [match[2] for match in _QUOTED_PATH.finditer(line)]
+    words += [match[0].rstrip(".!?") for match in _PLAIN_PATH.finditer(_QUOTED_PATH.sub("", line))]
+    return [Path("/", os.path.normpath(word).lstrip("/")) for word in words[:_MOST_PATHS]]
 
 
 def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ: Mapping[str, str]) -> str:
@@ -199,7 +199,7 @@ def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ:
     if not paths:
         return ""
     facts = consent_facts(settings, environ)
-    never = (*_OF_POD, *facts.private, *facts.credentials)
+    never = (*_SYSTEM_OF_POD, *facts.private, *facts.credentials)
     seen = (*facts.visible, *facts.writable, *map(Path, inside), *(each.target for each in settings.mounts))
     for path in paths:
         real = Path(os.path.realpath(path))

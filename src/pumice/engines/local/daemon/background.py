@@ -28,14 +28,14 @@ _ALLOWED: Final = re.compile(
     r"|DBUS_SESSION_BUS_ADDRESS|NVIDIA_VISIBLE_DEVICES|COVERAGE_PROCESS_START",
     re.IGNORECASE,
 )
-_LIMIT: Final = 1 << 20
+_LONGEST_LOG: Final = 1 << 20
 
 
 class RotatedLog(Struct, frozen=True):
     """At 1 MiB it becomes `NAME.1`, and a new one begins."""
 
     path: Path
-    limit: int = _LIMIT
+    limit: int = _LONGEST_LOG
 
     def write(self, message: str) -> None:
         """Append a line with the time. A full disk must not stop the process."""

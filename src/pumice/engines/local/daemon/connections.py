@@ -41,15 +41,15 @@ PROTOCOLS: Final = (2, 2)  # the lowest and the highest that this version speaks
 RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
 # Seconds for the first line of the other side. A busy processor or disk can delay a healthy process.
 PATIENCE: Final = 30.0
-_LIMIT: Final = 16 << 20
+_LONGEST_MESSAGE: Final = 16 << 20
 _CREDENTIALS: Final = struct.Struct("3i")
 _TIME: Final = struct.Struct("ll")  # seconds and microseconds
 _PRIVATE: Final = 0o600
 _MOST_WAITING: Final = 100  # connections
 _PAUSE: Final = 1.0  # seconds without accepting, when this process has no descriptor left
-_KINDS: Final[Mapping[str, type[RunError]]] = {**BY_NAME, ConsentError.__name__: ConsentError}
+_ERRORS: Final[Mapping[str, type[RunError]]] = {**BY_NAME, ConsentError.__name__: ConsentError}
 # Errors that say that memory, threads or the disk run out.
-_SYSTEM: Final[Mapping[str, type[Exception]]] = {
+_SYSTEM_ERRORS: Final[Mapping[str, type[Exception]]] = {
     each.__name__: each for each in (ImportError, MemoryError, OSError, RuntimeError)
 }
 
@@ -68,7 +68,7 @@ def encode_error(error: BaseException) -> dict[str, Any]:
             plain["remedy"] = msgspec.to_builtins(error.remedy)
         return plain
     trace = "".join(traceback.format_exception(error))
-    kind = next((each.__name__ for each in _SYSTEM.values() if isinstance(error, each)), "")
+    kind = next((each.__name__ for each in _SYSTEM_ERRORS.values() if isinstance(error, each)), "")
     if isinstance(error, OSError):
         # The name of a file may contain any bytes.
         name = None if error.filename is None else str(error.filename).encode(errors="replace").decode()
@@ -79,10 +79,10 @@ def encode_error(error: BaseException) -> dict[str, Any]:
 def decode_error(plain: Mapping[str, Any]) -> Exception:
     """Return the error of plain data."""
     if "problems" not in plain:
-        error = _SYSTEM.get(str(plain["kind"]), RuntimeError)(*plain["args"])
+        error = _SYSTEM_ERRORS.get(str(plain["kind"]), RuntimeError)(*plain["args"])
         error.add_note(str(plain["trace"]))
         return error
-    found = _KINDS.get(str(plain["kind"]), RunError).of(msgspec.convert(plain["problems"], list[Problem]))
+    found = _ERRORS.get(str(plain["kind"]), RunError).of(msgspec.convert(plain["problems"], list[Problem]))
     if isinstance(found, ConsentError):
         found.accesses = tuple(HostAccess(Path(path), *rest) for path, *rest in plain["accesses"])
     if isinstance(found, DoesNotFit):
@@ -142,7 +142,7 @@ def _decode(line: bytes) -> Any:
         raise ValueError(error) from error
 
 
-FORMAT: Final = Format(encode, _decode, encode_error, decode_error, _LIMIT)
+FORMAT: Final = Format(encode, _decode, encode_error, decode_error, _LONGEST_MESSAGE)
 
 
 class Connection(AsyncWire):

@@ -34,15 +34,15 @@ from pumice.engines.local.sandbox.specs import (
 from pumice.store.settings import Settings, home_directory, private_directories
 
 _HOMES = ("/home", "/root")
-_TABLE: Final = Path("/proc/net/unix")
-_FIELDS: Final = 8  # the last is the path
+_SOCKET_TABLE: Final = Path("/proc/net/unix")
+_SOCKET_FIELDS: Final = 8  # the last is the path
 _FRESH: Final = 0.5  # seconds for which the table is not read again: large jobs ask once per container
 
 
 class HostSockets:
     """The Unix sockets of this machine's programs: a pod that can open the file reaches the program."""
 
-    def __init__(self, table: Path = _TABLE, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, table: Path = _SOCKET_TABLE, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = table
         self._clock = clock
         self._read = float("-inf")
@@ -70,7 +70,7 @@ class HostSockets:
             lines = self._table.read_text(errors="surrogateescape").splitlines()[1:]
         except OSError:
             return []
-        paths = [fields[-1] for line in lines if len(fields := line.split(None, _FIELDS - 1)) == _FIELDS]
+        paths = [fields[-1] for line in lines if len(fields := line.split(None, _SOCKET_FIELDS - 1)) == _SOCKET_FIELDS]
         # A name in the abstract namespace begins with @; it belongs to a network, not to a file.
         return [os.path.realpath(path) if path.startswith("/") else path for path in paths if not path.startswith("@")]
 

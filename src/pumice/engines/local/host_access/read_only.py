@@ -24,7 +24,7 @@ from pumice.store.settings import Settings
 
 _PACKAGE: Final = Path(__file__).resolve().parents[3]
 _MOST_LINKS: Final = 40
-_TABLE: Final = Path("/proc/self/mountinfo")
+_MOUNT_TABLE: Final = Path("/proc/self/mountinfo")
 
 
 class MountedTree(Struct, frozen=True):
@@ -35,7 +35,7 @@ class MountedTree(Struct, frozen=True):
     point: str
 
 
-def read_mounts(table: Path = _TABLE) -> list[MountedTree]:
+def read_mounts(table: Path = _MOUNT_TABLE) -> list[MountedTree]:
     """Return the mounts of this process; none where /proc does not list them."""
     try:
         lines = table.read_text(errors="surrogateescape").split("\n")

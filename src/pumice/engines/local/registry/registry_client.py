@@ -35,7 +35,7 @@ _PROBE_SECONDS: Final = 5
 _LARGEST_TOKEN: Final = 1 << 20
 _BUFFER: Final = 1 << 20
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-_LONGEST: Final = 8192
+_LONGEST_CHALLENGE: Final = 8192
 _WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _PARAMETER: Final = re.compile(rf'[\s,]*({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
 _SCHEME: Final = re.compile(rf"[\s,]*({_WORD})(?:\s+|$)")
@@ -90,7 +90,7 @@ def challenges(headers: Iterable[str]) -> dict[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {}
     for header in headers:
         position = 0
-        while position < len(header) <= _LONGEST and (scheme := _SCHEME.match(header, position)):
+        while position < len(header) <= _LONGEST_CHALLENGE and (scheme := _SCHEME.match(header, position)):
             position = scheme.end()
             parameters: dict[str, str] = {}
             while parameter := _PARAMETER.match(header, position):

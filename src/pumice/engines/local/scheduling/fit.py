@@ -24,9 +24,9 @@ from pumice.store.run_errors import Unsupported
 _CORE: Final = ("cpu", "memory")
 _OF_CONTAINER: Final = ("resources", "restartPolicy")  # the fields on which its requests depend
 # A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
-_POD: Final = 3
-_CONTAINER: Final = 4
-_OURS: Final = 96
+_FILES_OF_POD: Final = 3
+_FILES_OF_CONTAINER: Final = 4
+_FILES_OF_ENGINE: Final = 96
 # For connections through the proxy and to published ports, as far as the hard limit allows.
 _CONNECTIONS: Final = 1024
 
@@ -147,7 +147,7 @@ def pods_and_containers(manifests: Sequence[Manifest]) -> tuple[int, int]:
 
 
 def needed_files(pods: int, containers: int) -> int:
-    return _OURS + _POD * pods + _CONTAINER * containers
+    return _FILES_OF_ENGINE + _FILES_OF_POD * pods + _FILES_OF_CONTAINER * containers
 
 
 def check_open_files(pods: int, containers: int) -> None:

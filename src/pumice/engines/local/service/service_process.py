@@ -7,7 +7,6 @@ runs every hour. After five minutes without queued runs, running detached runs a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -28,9 +27,8 @@ from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.runs import settle_lost_runs
 from pumice.engines.local.scheduling.reservations import reservations_directory
 from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
-from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
-from pumice.engines.local.service.queued_runs import recover
+from pumice.engines.local.service.queued_runs import recover, submit
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.store.files.owner_lock import OwnerLock, read_owner
 from pumice.store.files.retention import prune, removal_text
@@ -44,13 +42,12 @@ _TICK: Final = 1.0  # between two looks at what other processes change
 _LOOK_AGAIN: Final = 30.0  # for changes that no file shows: memory, programs on GPUs, a removed socket
 _HOUR: Final = 3600.0
 _FIRST_LOOK: Final = 2.0  # for runs that lost their process before the service began
-_MODULE = "pumice.engines.local.supervisor"
 
 
 def supervisor_command(run: StoredRun, lock: int) -> list[str]:
     """Return the command of a supervisor: the Python that submitted the run, if it is still there."""
     python = run.record.python if os.access(run.record.python, os.X_OK) else sys.executable
-    return [python, "-I", "-X", "utf8", "-m", _MODULE, str(run.directory), str(lock)]
+    return [python, "-I", "-X", "utf8", "-m", "pumice.engines.local.supervisor", str(run.directory), str(lock)]
 
 
 @dataclass(slots=True)
@@ -169,7 +166,7 @@ class Service:
                 busy = now
             elif now - busy >= self.idle:
                 break
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 async with asyncio.timeout(min(_TICK, self.idle)):
                     await self._changed.wait()
         self.log.write("service ends")
@@ -181,7 +178,7 @@ class Service:
         # What changes when runs arrive, end or change what they hold. It is cheap to read.
         seen: list[tuple[str, int]] = []
         for directory in (self.store.active, reservations_directory(self.store.state)):
-            with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            with suppress(OSError), os.scandir(directory) as entries:
                 seen += [(entry.name, entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries]
         seen.sort()
         if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.again_at):
@@ -297,7 +294,7 @@ class Service:
     async def _submit(self, request: Message) -> Any:
         try:
             record = msgspec.convert(request.get("record"), RunRecord)
-            run = await asyncio.to_thread(queued_runs.submit, self.store, record)
+            run = await asyncio.to_thread(submit, self.store, record)
         except msgspec.ValidationError as error:
             raise InvalidOption(f"not a run: {error}") from error
         except OSError as error:
