@@ -8,7 +8,6 @@ lists these.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -173,8 +172,9 @@ def unsupported_fields(manifest: Manifest) -> list[str]:
 
 def _warnings(kind: str, value: Mapping[str, Any] | None, at: str) -> Iterator[str]:
     for path, reason in UNSUPPORTED[kind].items():
-        *outer, name = path.split(".")
-        found = reduce(lambda inner, key: inner.get(key) or {}, outer, value or {}).get(name)
+        parent, _, name = path.rpartition(".")
+        owner = value or {}
+        found = ((owner.get(parent) or {}) if parent else owner).get(name)
         if path == "capabilities.add" and grants_all(found or ()):
             continue
         if found and found not in _HARMLESS.get(path, ()):

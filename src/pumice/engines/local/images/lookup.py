@@ -50,20 +50,20 @@ class RunImages(Struct):
     held: ExitStack
     warn: Callable[[str], None]
     note: Callable[[str], None] = lambda _message: None  # progress messages
-    _known: dict[str, Image | None] = field(default_factory=dict)
-    _errors: dict[str, ImageError] = field(default_factory=dict)  # so that a bad archive is read once, not once per pod
+    # With errors, so that a bad archive is read once, not once per pod.
+    _known: dict[str, Image | ImageError | None] = field(default_factory=dict)
 
     def of(self, name: str) -> Image | None:
         """Return the image; None if the host serves as image. Raises ImageError."""
-        if name in self._errors:
-            raise self._errors[name]
         if name and name not in self._known:
             try:
                 self._known[name] = self._find(name)
             except ImageError as error:
-                self._errors[name] = error
-                raise
-        return self._known.get(name)
+                self._known[name] = error
+        found = self._known.get(name)
+        if isinstance(found, ImageError):
+            raise found
+        return found
 
     def _find(self, name: str) -> Image | None:
         path = self.given.get(name)
@@ -82,7 +82,7 @@ class RunImages(Struct):
     def text(self, manifests: Sequence[Manifest]) -> str:
         """Describe for the plan which names are images, and that the host serves for the others."""
         names = image_names(manifests)
-        mapped = sorted(name for name in names if self._known.get(name) is not None)
+        mapped = sorted(name for name in names if isinstance(self._known.get(name), Image))
         if not mapped:
             return "host (no registry)"
         return ", ".join(mapped) + ("" if len(mapped) == len(names) else "; the others: host (no registry)")

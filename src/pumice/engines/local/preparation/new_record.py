@@ -23,7 +23,6 @@ from pumice.store.files.owner_lock import boot_id
 from pumice.store.files.state_directory import host_name
 from pumice.store.options import encode_options, priority_of, secret_names
 from pumice.store.run_record import LONGEST_BOUND, GangPods, RunRecord
-from pumice.store.run_request import RunRequest
 
 _SECRET_FIELDS: Final = ("data", "stringData")
 
@@ -32,7 +31,10 @@ def new_record(plan: Plan, number: int, now: dt.datetime) -> RunRecord:
     """Return the record of a run: its job as written, because `--fit` is applied again when the run is resumed."""
     request = plan.request
     job, options, documents = request.job.written, request.options, request.documents
-    hidden = secret_names(options)
+    hidden, file = secret_names(options), request.source.file
+    # The files that may have the Secrets of the job, to read them again after a restart.
+    sources = [*options.documents, *([] if file in ("", "-") else [options.settings.workdir / file])]
+    secrets = [name for each in documents if (name := _secret_of(each))]
     return RunRecord(
         uid=job.uid,
         namespace=job.namespace or "default",
@@ -42,14 +44,14 @@ def new_record(plan: Plan, number: int, now: dt.datetime) -> RunRecord:
         boot=boot_id(),
         created=now,
         mode=options.mode,
-        file=request.source.file,
+        file=file,
         workdir=str(options.settings.workdir),
         job=msgspec.to_builtins(job),
         marks=request.source.plain(),
         documents=[_without_values(document) for document in documents],
         options=encode_options(options, hidden),
-        secrets=[*hidden, *(name for each in documents if (name := _secret_of(each)))],
-        sources=_sources(request),
+        secrets=[*hidden, *secrets],
+        sources={str(path): found for path in sources if secrets and (found := file_hash(path))},
         priority=priority_of(job, options),
         gang=gang_pods(plan.gang),
         scalable=not has_counted_processes(plan.job),
@@ -76,15 +78,6 @@ def bound(job: Job, timeout: float | None) -> float | None:
     deadline = job.spec.active_deadline_seconds
     bounds = [float(each) for each in (deadline, timeout) if each is not None and each <= LONGEST_BOUND]
     return min(bounds, default=None)
-
-
-def _sources(request: RunRequest) -> dict[str, str]:
-    """Return the hashes of the files that may have the Secrets of the job, to read them again after a restart."""
-    if not any(map(_secret_of, request.documents)):
-        return {}
-    options, file = request.options, request.source.file
-    files = [*options.documents, *([] if file in ("", "-") else [options.settings.workdir / file])]
-    return {str(path): found for path in files if (found := file_hash(path))}
 
 
 def file_hash(path: Path) -> str:

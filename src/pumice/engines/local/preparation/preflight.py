@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.diagnosis.why import Shortage
-from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.restrictions import cpu_limit, memory_limit
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.preparation.scaling import stored
@@ -35,7 +34,6 @@ from pumice.store.run_errors import DoesNotFit, InvalidOption, Unsupported
 _COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
 # Pods of these plugins wait for all others: a part of them does nothing.
 _TOGETHER: Final = {"mpi", "pytorch", "tensorflow"}
-Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
 
 
 def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) -> None:
@@ -143,11 +141,21 @@ def unenforced_limits(
     return {} if found and not is_plain and "cpu" in limits() else found
 
 
-def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
-    """Raises RefusedError with all fatal problems; one that many pods have is reported for the first of them."""
+def check_containers(
+    job: Job, manifests: Sequence[Manifest], problems_of: Callable[[Manifest, Manifest], list[Problem]], locate: Locate
+) -> None:
+    """Raises RefusedError with all fatal problems; one that many pods have is reported for the first of them.
+
+    `problems_of` is asked for each container of each pod.
+    """
     problems: dict[Problem, Problem] = {}
-    for manifest, container, of_container in found:
-        for problem in of_container:
+    for manifest, container in ((pod, each) for pod in manifests for each in all_containers(pod["spec"])):
+        try:
+            found = problems_of(manifest, container)
+        except ImageError as error:
+            hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+            found = [Problem(f"image {container.get('image')}: {error.problem}", hint)]
+        for problem in found:
             if problem.fatal and problem not in problems:
                 annotations = manifest["metadata"]["annotations"]
                 task, name = str(annotations[keys.TASK_SPEC]), str(container["name"])
@@ -156,16 +164,3 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 problems[problem] = replace(problem, message=message, where=where)
     if problems:
         raise Unsupported.of(list(problems.values()))
-
-
-def containers_with_problems(inputs: JobInputs, manifests: Sequence[Manifest]) -> list[Found]:
-    found: list[Found] = []
-    for manifest in manifests:
-        for container in all_containers(manifest["spec"]):
-            try:
-                problems = inputs.problems(manifest, container)
-            except ImageError as error:
-                hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
-                problems = [Problem(f"image {container.get('image')}: {error.problem}", hint)]
-            found.append((manifest, container, problems))
-    return found

@@ -16,7 +16,7 @@ from pumice.engines.local.images.lookup import RunImages, image_names, with_name
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.network.published_ports import check_ports
-from pumice.engines.local.preparation.preflight import check_fit, check_problems, containers_with_problems
+from pumice.engines.local.preparation.preflight import check_containers, check_fit
 from pumice.engines.local.preparation.scaling import check_names, fit_to_machine, stored
 from pumice.engines.local.scheduling.fit import check_open_files, fit, pod_requests, pods_and_containers
 from pumice.engines.local.scheduling.fitting import gang
@@ -131,7 +131,7 @@ def hold_images(plan: Plan, emit: Emitter) -> Iterator[RunImages]:
                 each.created_with(lambda _: KeyPair("", "")) if isinstance(each, Once) else each for each in owned
             ]
             inputs = plan.inputs(images.of, state, lambda: objects)
-            check_problems(plan.job, containers_with_problems(inputs, plan.manifests), plan.request.source)
+            check_containers(plan.job, plan.manifests, inputs.problems, plan.request.source)
         except OSError as error:
             raise state_error(state, error) from error
         yield images

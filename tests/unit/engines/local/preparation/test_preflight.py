@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.local.preparation.preflight import (
-    check_fit,
-    check_problems,
-    memory_notes,
-    unenforced_limits,
-)
+from pumice.engines.local.preparation.preflight import check_containers, check_fit, memory_notes, unenforced_limits
 from pumice.engines.local.preparation.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
@@ -155,19 +150,17 @@ def test_what_fits_passes() -> None:
 
 
 def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position() -> None:
-    container = _container()
-    found = [
-        (PODS[0], container, [Problem("no ConfigMap x"), Problem("mild", fatal=False)]),
-        (PODS[1], container, [Problem("no ConfigMap x")]),
-        (PODS[3], {"name": "added"}, [Problem("no Secret y")]),
-    ]
+    containers = [(PODS[0], _container()), (PODS[1], _container()), (PODS[3], {"name": "added"})]
+    pods = [{**pod, "spec": {"containers": [container]}} for pod, container in containers]
+    mild = Problem("mild", fatal=False)
+    found = [[Problem("no ConfigMap x"), mild], [Problem("no ConfigMap x")], [Problem("no Secret y")]]
     with pytest.raises(Unsupported) as error:
-        check_problems(_job(1, a=None, b=None), found, _locate)
+        check_containers(_job(1, a=None, b=None), pods, lambda pod, _container: found[pods.index(pod)], _locate)
     assert str(error.value).splitlines() == [
         "<spec.tasks[0].template.spec.containers[0]>:7: a-0: container c: no ConfigMap x",
         "<spec.tasks[1]>:3: b-0: container added: no Secret y",
     ]
-    check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
+    check_containers(_job(1, a=None), pods[:1], lambda _pod, _container: [mild], _locate)
 
 
 @pytest.mark.parametrize(
