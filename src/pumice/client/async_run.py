@@ -332,7 +332,7 @@ class AsyncForwardedPort:
     @property
     def port(self) -> int:
         """The port of 127.0.0.1."""
-        return self._opened.port
+        return self._opened.local_port
 
     @property
     def address(self) -> str:

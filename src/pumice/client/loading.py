@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
-from pumice.client.job_files import NO_JOB, JobFile
+from pumice.client.job_files import NO_JOB
 from pumice.client.reports import Report
 from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest
@@ -51,7 +51,17 @@ def load_all(file: str | os.PathLike[str]) -> list[Job]:
         raise InvalidJob(findings, found.problems)
     if not found.jobs:
         raise InvalidJob([], [Problem(NO_JOB, "", Position(os.fspath(file)))])
-    return [_with_origin(each, found) for each in found.jobs]
+    warnings = [report for report in found.reports if not report.is_error]
+    jobs = []
+    for each in found.jobs:
+        # A copy: what is remembered about it must not be attached to a value that others hold.
+        job = msgspec.structs.replace(each.admitted.written)
+        namespaces = ("", job.namespace or "default")
+        documents = [document for document, namespace in job_files.documents(found) if namespace in namespaces]
+        source = JobSource(found.name, each.document.marks, each.document.text, each.document.first)
+        job.attached[_ORIGIN] = Origin(each.admitted, source, documents, _content(job), warnings)
+        jobs.append(job)
+    return jobs
 
 
 def origin_of(job: Job) -> Origin:
@@ -72,19 +82,6 @@ def in_namespace(job: Job, namespace: str) -> Origin:
     origin = origin_of(job)
     metadata = msgspec.structs.replace(job.metadata, namespace=namespace)
     return replace(origin, admitted=_admitted(msgspec.structs.replace(job, metadata=metadata)).admitted)
-
-
-def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
-    # A copy: what is remembered about it must not be attached to a value that others hold.
-    job = msgspec.structs.replace(each.admitted.written)
-    namespaces = ("", job.namespace or "default")
-    documents = [document for document, namespace in job_files.documents(file) if namespace in namespaces]
-    found = each.document
-    source = JobSource(file.name, found.marks, found.text, found.first)
-    warnings = [report for report in file.reports if not report.is_error]
-    origin = Origin(each.admitted, source, documents, _content(job), warnings)
-    job.attached[_ORIGIN] = origin
-    return job
 
 
 def _admitted(job: Job) -> Origin:

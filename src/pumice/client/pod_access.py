@@ -73,7 +73,7 @@ class LocalPort(Protocol):
     """A port of 127.0.0.1 that leads to a port of a pod; a connection goes to the pod of that name that runs then."""
 
     @property
-    def port(self) -> int: ...
+    def local_port(self) -> int: ...
 
     async def close(self) -> None:
         """End all connections."""

@@ -135,7 +135,7 @@ class MemoryPort:
         return cls(await asyncio.start_server(serve, "127.0.0.1", port))
 
     @property
-    def port(self) -> int:
+    def local_port(self) -> int:
         return int(self.server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

@@ -107,7 +107,7 @@ async def forward(backend: Backend, args: argparse.Namespace) -> int:
     run, pod = await find_pod(backend, args.pod)
     opened = await backend.forward(run, PodPort(pod, port, local), tell)
     try:
-        print(f"127.0.0.1:{opened.port}", flush=True)
+        print(f"127.0.0.1:{opened.local_port}", flush=True)
         print(f"it leads to port {port} of {run}/{pod}; Ctrl-C ends it", file=sys.stderr)
         what, end = await pod_end(backend, run, pod)
     finally:

@@ -102,9 +102,13 @@ def open_archive(store: RunStore, archive: BinaryIO, name: str) -> OpenedRun:
             reader.refuse("", text)
         record = reader.record()
         if record is not None and not reader.findings:
-            existing = _opened_before(store, record, reader)
-            if existing is not None:
+            existing = store.load(store.directory(record.namespace, record.name, record.number, opened=True))
+            if existing is not None and existing.record.uid == record.uid:
                 return OpenedRun(ref_of(existing), is_new=False, has_logs=reader.has_logs)
+            if existing is not None:
+                other = f"{existing.ref} is another run, of {printable(existing.record.host)}"
+                remove = Command("rm", existing.ref)
+                reader.findings.append(Problem(other, (remove, " removes it"), reader.where))
             reader.check(store, record)
         if reader.findings or record is None:
             raise InvalidOption.of(reader.findings)
@@ -128,17 +132,6 @@ def _staging(store: RunStore) -> Iterator[Path]:
         yield directory
     finally:
         remove_tree(directory)
-
-
-def _opened_before(store: RunStore, record: RunRecord, reader: _ArchiveReader) -> StoredRun | None:
-    """Return the same run, opened before; another one of this name is a finding."""
-    existing = store.load(store.directory(record.namespace, record.name, record.number, opened=True))
-    if existing is None or existing.record.uid == record.uid:
-        return existing
-    remove = Command("rm", existing.ref)
-    other = f"{existing.ref} is another run, of {printable(existing.record.host)}"
-    reader.findings.append(Problem(other, (remove, " removes it"), reader.where))
-    return None
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ class ForwardedPort:
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
-    def port(self) -> int:
+    def local_port(self) -> int:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

@@ -30,18 +30,7 @@ class RunConnector(Struct, frozen=True):
         return connection
 
 
-class ForwardedPort(Struct, frozen=True):
-    published: PublishedPort
-
-    @property
-    def port(self) -> int:
-        return self.published.local_port
-
-    async def close(self) -> None:
-        await self.published.close()
-
-
-async def forward(run: StoredRun, port: PodPort) -> ForwardedPort:
+async def forward(run: StoredRun, port: PodPort) -> PublishedPort:
     """Raises InvalidOption, NoSuchPod, WrongState and Unsupported."""
     check_changeable(run)
     if not run.is_owned:
@@ -55,4 +44,4 @@ async def forward(run: StoredRun, port: PodPort) -> ForwardedPort:
         raise InvalidOption(error.why, error.hint) from error
     published = PublishedPort(RunConnector(run), port.pod, port.port, listener)
     await published.start()
-    return ForwardedPort(published)
+    return published
