@@ -19,12 +19,17 @@ def write_reports(reports: Sequence[Report], out: TextIO, style: Style, *, as_js
         print(report.json() if as_json else fit(report.text(style.bold, style.warning), out), file=out)
 
 
+def print_reports(reports: Sequence[Report]) -> None:
+    """Print reports to standard error, and how many there are."""
+    write_reports(reports, sys.stderr, style_for(sys.stderr))
+    if reports:
+        print(counted(reports), file=sys.stderr)
+
+
 def load_reported(file: str) -> JobFile:
     """Load a file and print its findings to standard error."""
     loaded = load(file, offline_context())
-    write_reports(loaded.reports, sys.stderr, style_for(sys.stderr))
-    if loaded.reports:
-        print(counted(loaded.reports), file=sys.stderr)
+    print_reports(loaded.reports)
     return loaded
 
 

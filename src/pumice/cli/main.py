@@ -83,7 +83,7 @@ GROUPS: Final = {
         "completion": ("offline.completion", "print a script that completes words for bash, zsh or fish"),
     },
     "a cluster": {
-        "contexts": ("cluster.contexts:contexts", "list where runs can be: this machine and your clusters"),
+        "contexts": ("cluster.contexts", "list where runs can be: this machine and your clusters"),
         "nodes": ("cluster.contexts:nodes", "show what nodes have, and what is free on them"),
         "install": ("cluster.install", "print the manifests that install Pumice, or check a cluster"),
         "controller": ("cluster.controller", "run the controller for the Jobs of a Kubernetes cluster"),

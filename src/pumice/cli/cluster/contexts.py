@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,23 +11,20 @@ from pumice.cli.runs.arguments import add_context, add_output, finish, guarded, 
 from pumice.client import backends
 from pumice.client.backend import Backend
 from pumice.client.run_options.default_context import default_context
-from pumice.client.view.output import columns, table
+from pumice.client.view.output import clipped_table
 from pumice.model.text import escaped
 from pumice.model.units import amount_text
 
 _FIRST: Final = ("cpu", "memory")
 
 
-class _Contexts:
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default $KUBECONFIG, as for kubectl")
-        add_output(parser)
-
-    def run(self, args: argparse.Namespace) -> int:
-        return guarded(lambda: _contexts(args))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default $KUBECONFIG, as for kubectl")
+    add_output(parser)
 
 
-contexts = _Contexts()
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _contexts(args))
 
 
 def _contexts(args: argparse.Namespace) -> int:
@@ -41,7 +37,7 @@ def _contexts(args: argparse.Namespace) -> int:
         said = f"not reachable: {each.problem}" if each.problem else each.controller or "this machine"
         cells = (each.name, said, each.namespace or "-", each.server or "-")
         rows.append(("*" if each.is_default else "", *(escaped(cell) for cell in cells)))
-    print("\n".join(_fitting(rows)))
+    print("\n".join(clipped_table(rows)))
     return 0
 
 
@@ -62,15 +58,10 @@ async def nodes(backend: Backend, args: argparse.Namespace) -> int:
             state = ("Ready" if node.ready else "NotReady") + ("" if node.schedulable else ",SchedulingDisabled")
             amounts = (f"{_amount(node.free, name)}/{_amount(node.total, name)}" for name in names)
             rows.append((escaped(node.name), state, *amounts))
-        print("\n".join(_fitting(rows)))
+        print("\n".join(clipped_table(rows)))
     print_lines(found.warnings)
     return 0
 
 
 def _amount(amounts: Mapping[str, str] | None, name: str) -> str:
     return "?" if amounts is None else amount_text(name, amounts[name]) if name in amounts else "-"
-
-
-def _fitting(rows: list[tuple[str, ...]]) -> list[str]:
-    width = columns(sys.stdout)
-    return [line if width is None else line[:width] for line in table(rows)]

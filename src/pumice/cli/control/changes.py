@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from pumice.cli.control.selecting import add_consent, add_selection, chosen_runs, confirm, said, tell
+from pumice.cli.control.selecting import add_consent, add_selection, chosen_runs, confirm, said
 from pumice.cli.errors import print_error
-from pumice.cli.runs.arguments import FAILED, RUN_HELP, RUNS, add_namespace, argument, one_or_more, run_command
+from pumice.cli.runs.arguments import FAILED, RUN_HELP, RUNS, add_namespace, argument, one_or_more, run_command, tell
 from pumice.client.backend import (
     Backend,
     Change,
@@ -32,7 +32,6 @@ from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import Outcome
 from pumice.model.job import Job, Manifest, TaskSpec, scaled
 from pumice.model.problem import Position
-from pumice.model.slot import Slot
 from pumice.model.text import escaped
 from pumice.model.vocabulary import Phase
 from pumice.store.run_errors import InvalidOption, RunError, WaitTimeout
@@ -187,6 +186,7 @@ async def scale(backend: Backend, args: argparse.Namespace) -> int:
 
 def _changed_variables(job: Job, replicas: Mapping[str, int]) -> list[str]:
     """Return what a change of sizes does not reach: variables that pods which start now have with other values."""
+    from pumice.model.slot import Slot
     from pumice.plugins.shaping import shaped_pod
     from pumice.runtime.offline_context import offline_context
 

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.control.selecting import tell
 from pumice.cli.errors import print_error, refuse
-from pumice.cli.runs.arguments import FAILED, add_namespace, argument, find_pod, run_command
+from pumice.cli.runs.arguments import FAILED, add_namespace, argument, find_pod, run_command, tell
 from pumice.client.backend import Backend, Exec, Feature
 from pumice.client.pod_access import NotStartedError, PodPath, PodPort
 from pumice.model.text import escaped

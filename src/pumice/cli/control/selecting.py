@@ -71,7 +71,3 @@ def said(backend: Backend, run: RunRef, what: str, args: argparse.Namespace) -> 
     source = "PUMICE_ON" if os.environ.get("PUMICE_ON") else "`on =` in config.toml"
     named_by = "" if args.on else f" ({backend.name} is from {source})"
     return f"{run} on {backend.location(run)}: {what}{named_by}"
-
-
-def tell(line: str) -> None:
-    print(escaped(line), file=sys.stderr, flush=True)

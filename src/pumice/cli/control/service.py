@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pumice.cli.runs.arguments import FAILED, guarded
 from pumice.client.backends import open_backend, require_local
 from pumice.client.view.output import table
-from pumice.store.settings import home_directory
+from pumice.store.settings import config_directory
 
 if TYPE_CHECKING:
     from pumice.client.backends import ThisMachine
@@ -70,13 +70,9 @@ def _log(machine: ThisMachine) -> int:
 
 
 def _unit_file() -> Path | None:
-    base = Path(os.environ.get("XDG_CONFIG_HOME") or "")
-    home = home_directory(os.environ)
-    if not base.is_absolute():
-        if home is None:
-            return None
-        base = home / ".config"
-    return base / "systemd" / "user" / _UNIT
+    """Return the unit of the user's systemd, which has its settings beside ours; None without a home."""
+    settings = config_directory(os.environ)
+    return None if settings is None else settings.parent / "systemd" / "user" / _UNIT
 
 
 def _install(machine: ThisMachine) -> int:

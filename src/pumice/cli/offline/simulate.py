@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.cli.errors import BAD_INPUT, refuse
-from pumice.cli.jobfile import load_valid, write_reports
+from pumice.cli.jobfile import load_valid, print_reports
 from pumice.client.job_files import JobDocument
-from pumice.client.reports import Report, counted, in_order
-from pumice.client.view.output import fit, style_for, table
+from pumice.client.reports import Report, in_order
+from pumice.client.view.output import fit, table
 from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.engines.memory.event_log import Line, texts
 from pumice.engines.memory.expectations import Outcome
@@ -131,9 +131,7 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
         reports += [Report.of_finding(finding, document) for finding in reader.findings]
     second = Finding(ROOT, "only one scenario may be in a file, and this is the second")
     reports += [Report.of_finding(second, document) for document in documents[1:2]]
-    write_reports(in_order(reports), sys.stderr, style_for(sys.stderr))
-    if reports:
-        print(counted(reports), file=sys.stderr)
+    print_reports(in_order(reports))
     return None if reports else scenario
 
 

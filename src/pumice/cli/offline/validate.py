@@ -33,11 +33,12 @@ def run(args: argparse.Namespace) -> int:
     if not (args.on or args.namespace or args.kubeconfig):
         return _validate(args, [load(file, offline_context(portable=args.volcano)) for file in args.files])
     # PUMICE_ON does not count: what checks files in CI must not reach for a cluster by itself.
-    from pumice.cli.runs.arguments import finish, guarded, open_named
+    from pumice.cli.runs.arguments import closing, finish, guarded, open_named
 
     def work() -> int:
         files = [load(file, offline_context(portable=args.volcano)) for file in args.files]
-        finish(_ask(open_named(args), files, args.namespace), waits=True)
+        backend = open_named(args)
+        finish(closing(backend, _ask(backend, files, args.namespace)), waits=True)
         return _validate(args, files)
 
     return guarded(work)
@@ -62,15 +63,12 @@ def _validate(args: argparse.Namespace, files: list[JobFile]) -> int:
 
 async def _ask(backend: Backend, files: list[JobFile], namespace: str) -> None:
     """Add what a cluster finds in the Jobs that are valid as such. Raises RunError."""
-    try:
-        for loaded in files:
-            if not loaded.is_good:
-                continue
-            given = [manifest for manifest, _ in documents(loaded)]
-            found = []
-            for entry in loaded.jobs:
-                findings = await backend.validate(entry.admitted, given, namespace)
-                found += [Report.of_finding(finding, entry.document) for finding in findings]
-            loaded.reports = in_order([*loaded.reports, *found])
-    finally:
-        await backend.close()
+    for loaded in files:
+        if not loaded.is_good:
+            continue
+        given = [manifest for manifest, _ in documents(loaded)]
+        found = []
+        for entry in loaded.jobs:
+            findings = await backend.validate(entry.admitted, given, namespace)
+            found += [Report.of_finding(finding, entry.document) for finding in findings]
+        loaded.reports = in_order([*loaded.reports, *found])

@@ -66,7 +66,7 @@ def open_chosen(args: argparse.Namespace) -> Backend:
     if not (on := chosen_context(args)):
         return open_backend(namespace=namespace)
     backend = open_backend(on, namespace, None, args.kubeconfig, args.all_namespaces)
-    backend.listen(lambda text: print(escaped(text), file=sys.stderr, flush=True))
+    backend.listen(tell)
     return backend
 
 
@@ -154,6 +154,11 @@ def finish(work: Coroutine[Any, Any, T], *, waits: bool) -> T:
     return asyncio.run(work)
 
 
+def tell(line: str) -> None:
+    """Say what happens while a command works, or to its connection."""
+    print(escaped(line), file=sys.stderr, flush=True)
+
+
 def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line, file=sys.stderr)
@@ -233,6 +238,12 @@ def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
         return FAILED
     finally:
         print_notices()
+
+
+def print_objects(values: Iterable[object]) -> None:
+    """Print a JSON object per line."""
+    for each in values:
+        print(msgspec.json.encode(each).decode(), flush=True)
 
 
 def print_data(value: object, form: str) -> None:

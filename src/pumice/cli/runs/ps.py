@@ -5,16 +5,23 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from pumice.cli.runs.arguments import add_namespace, add_output, argument, print_data, print_lines, run_command
+from pumice.cli.runs.arguments import (
+    add_namespace,
+    add_output,
+    argument,
+    print_data,
+    print_lines,
+    print_objects,
+    run_command,
+)
 from pumice.client.backend import Backend, Listing, Selection
 from pumice.client.values import Status, changed_code, pods_done, requested
-from pumice.client.view.output import columns, table
+from pumice.client.view.output import clipped_table
 from pumice.client.view.terminal import write_own
 from pumice.diagnosis.hang import hang_note
 from pumice.model.problem import Position
@@ -50,7 +57,7 @@ async def ps(backend: Backend, args: argparse.Namespace) -> int:
         await _watch(backend, selection, args)
     found = await backend.runs(selection)
     if args.json:
-        _print_json(found.runs)
+        print_objects(found.runs)
         return 0
     match args.output:
         case "json" | "yaml":
@@ -74,7 +81,7 @@ async def _watch(backend: Backend, selection: Selection, args: argparse.Namespac
         changed = [each for each in found.runs if known.get(each.uid) != each]
         known = {each.uid: each for each in found.runs}
         if args.json:
-            _print_json(changed)
+            print_objects(changed)
         elif args.output == "name":
             print("".join(f"{each.run}\n" for each in changed), end="")
         elif terminal or changed:
@@ -85,11 +92,6 @@ async def _watch(backend: Backend, selection: Selection, args: argparse.Namespac
             print("\n".join(shown[1:] if begun and not terminal else shown))
             begun = True
         sys.stdout.flush()
-
-
-def _print_json(found: Sequence[Status]) -> None:
-    for each in found:
-        print(msgspec.json.encode(each).decode())
 
 
 def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
@@ -109,8 +111,7 @@ def lines(found: Listing, now: dt.datetime, *, wide: bool) -> list[str]:
         rows.append(
             (each.run, word, pods_done(each), attempts, age_text((now - each.created).total_seconds()), *more, note)
         )
-    width = columns(sys.stdout)
-    return [line if width is None else line[:width] for line in table(rows)]
+    return clipped_table(rows)
 
 
 def _wide(found: Status, holds: Mapping[str, Quantity] | None) -> tuple[str, ...]:

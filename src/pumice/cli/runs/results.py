@@ -27,6 +27,7 @@ from pumice.cli.runs.arguments import (
     one_or_more,
     print_data,
     print_lines,
+    print_objects,
     run_command,
 )
 from pumice.client.backend import Backend
@@ -108,10 +109,10 @@ async def wait(backend: Backend, args: argparse.Namespace) -> int:
     except WaitTimeout as error:
         print_error(error)
         return TIMED_OUT
-    for each in found:
-        if args.json:
-            print(msgspec.json.encode(each).decode())
-        else:
+    if args.json:
+        print_objects(found)
+    else:
+        for each in found:
             said = each.message if each.is_finished else ""
             print(escaped(f"{each.run} {each.outcome}: {said}".removesuffix(": ")))
     codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or each.reached(args.goal)]

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pumice.cli.runs.arguments import RUN_HELP, add_namespace, add_output, argument, print_data, run_command
+from pumice.cli.runs.arguments import (
+    RUN_HELP,
+    add_namespace,
+    add_output,
+    argument,
+    print_data,
+    print_objects,
+    run_command,
+)
 from pumice.client.backend import Backend, Feature, RunRef, Selection, Usage
 from pumice.client.run_options.kinds import read_time
 from pumice.client.view.output import table
@@ -41,7 +49,7 @@ async def top(backend: Backend, args: argparse.Namespace) -> int:
     while True:
         found = await _usage(backend, chosen)
         if args.json:
-            _print_objects(found)
+            print_objects(_objects(found))
         else:
             shown, height = lines(found, by_use=True), screen.size()[1] - 1
             if screen.terminal is not None and len(shown) > height:
@@ -71,7 +79,7 @@ def _print_once(found: Mapping[str, Usage], args: argparse.Namespace) -> None:
     if args.output:
         print_data({"items": list(_objects(found))}, args.output)
     elif args.json:
-        _print_objects(found)
+        print_objects(_objects(found))
     elif any(each.samples for each in found.values()):
         print("\n".join(lines(found)))
     else:
@@ -80,11 +88,6 @@ def _print_once(found: Mapping[str, Usage], args: argparse.Namespace) -> None:
 
 def _objects(found: Mapping[str, Usage]) -> list[dict[str, object]]:
     return [{"run": run, **msgspec.to_builtins(each)} for run, usage in found.items() for each in usage.samples]
-
-
-def _print_objects(found: Mapping[str, Usage]) -> None:
-    for each in _objects(found):
-        print(msgspec.json.encode(each).decode(), flush=True)
 
 
 def lines(found: Mapping[str, Usage], *, by_use: bool = False) -> list[str]:

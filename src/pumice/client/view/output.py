@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -67,6 +68,12 @@ def table(rows: Sequence[tuple[str, ...]], indent: str = "", width: int | None =
         aligned = width is not None and _has_room(row[-1:], width - len(before))
         lines += broken(line, width, len(before) if aligned else None)
     return lines
+
+
+def clipped_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The rows as lines for standard output, cut at the width of a terminal."""
+    width = columns(sys.stdout)
+    return [line if width is None else line[:width] for line in table(rows)]
 
 
 def _has_room(cells: Sequence[str], width: int) -> bool:
