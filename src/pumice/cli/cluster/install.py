@@ -24,7 +24,6 @@ from pumice.yaml.writer import write_yaml
 
 if TYPE_CHECKING:
     from pumice.engines.kubernetes.api.client import Client
-    from pumice.engines.kubernetes.install.checks.check_result import CheckResult
 
 _SUBJECT_WIDTH: Final = 22
 
@@ -190,19 +189,14 @@ async def _check(client: Client, args: argparse.Namespace) -> int:
     target = await find_target(client, namespace=namespace, gang=gang, webhook=webhook, log_tails=args.keep_log_tails)
     code = 0
     async for result in check_cluster(client, target, dt.datetime.now(dt.UTC)):
-        _print(result, as_json=args.json)
+        if args.json:
+            fields = {"check": result.subject, "state": result.state.value, "found": result.found, "todo": result.hint}
+            print(json.dumps(fields, ensure_ascii=False), flush=True)
+        else:
+            state = f"{result.state.value:8}"
+            state = state if result.is_ok else style_for(sys.stdout).warning(state)
+            print(f"{state} {result.subject:{_SUBJECT_WIDTH}} {result.found}")
+            if result.hint:
+                print(f"{'':8} hint: {result.hint}", flush=True)
         code = code if result.is_ok else 1
     return code
-
-
-def _print(result: CheckResult, *, as_json: bool) -> None:
-    if as_json:
-        fields = {"check": result.subject, "state": result.state.value, "found": result.found, "todo": result.hint}
-        print(json.dumps(fields, ensure_ascii=False), flush=True)
-        return
-    state = f"{result.state.value:8}"
-    if not result.is_ok:
-        state = style_for(sys.stdout).warning(state)
-    print(f"{state} {result.subject:{_SUBJECT_WIDTH}} {result.found}")
-    if result.hint:
-        print(f"{'':8} hint: {result.hint}", flush=True)

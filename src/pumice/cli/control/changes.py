@@ -30,7 +30,7 @@ from pumice.client.run_options.kinds import read_time
 from pumice.client.values import Status
 from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import Outcome
-from pumice.model.job import Job, Manifest, TaskSpec, scaled
+from pumice.model.job import Job, TaskSpec, scaled
 from pumice.model.problem import Position
 from pumice.model.text import escaped
 from pumice.model.vocabulary import Phase
@@ -123,29 +123,25 @@ async def suspend(backend: Backend, args: argparse.Namespace) -> int:
     add_consent,
 )
 async def resume(backend: Backend, args: argparse.Namespace) -> int:
+    from pumice.cli.jobfile import load_reported
     from pumice.client.run_options.table import read_values
 
     given = read_values({"env": args.env}, Path(), os.environ)["env"]
     env = {name: os.environ[name] if value is None else value for name, value in given.items()}
-    documents = [document for file in args.documents for document in _secrets(file)]
+    documents = []
+    for file in args.documents:
+        found = load_reported(file)
+        values = [each.value for each in found.extra_objects if isinstance(each.value, dict)]
+        secrets = [value for value in values if value.get("kind") == "Secret"]
+        if not found.is_good or not secrets:
+            raise InvalidOption(f"{file}: contains no Secret that can be used", where=Position(option="with"))
+        documents += secrets
     runs = await one_or_more(backend, args.runs)
     await confirm(backend, runs, args)
     for run in runs:
         await backend.change(run, ResumeRun(env, documents), tell)
         print(said(backend, run, "resumed", args) if backend.location(run) else run)
     return 0
-
-
-def _secrets(file: str) -> list[Manifest]:
-    """Return the Secrets of a file. Raises InvalidOption."""
-    from pumice.cli.jobfile import load_reported
-
-    found = load_reported(file)
-    values = [each.value for each in found.extra_objects if isinstance(each.value, dict)]
-    secrets = [value for value in values if value.get("kind") == "Secret"]
-    if not found.is_good or not secrets:
-        raise InvalidOption(f"{file}: contains no Secret that can be used", where=Position(option="with"))
-    return secrets
 
 
 @run_command(lambda parser: add_selection(parser, "run"))

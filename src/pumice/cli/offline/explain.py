@@ -19,7 +19,7 @@ from pumice.model.suggestions import nearest
 from pumice.model.text import escaped, some
 from pumice.model.vocabulary import GANG_PROVIDERS
 from pumice.plugins.base import PluginError
-from pumice.plugins.provenance import YOU, Trace
+from pumice.plugins.provenance import YOU
 from pumice.reconcile.gangs import GangMembership
 
 _LONGEST_VALUE: Final = 60
@@ -101,7 +101,11 @@ def _title(one: Explained, style: Style) -> str:
 def _body(one: Explained, style: Style, width: int | None) -> Iterator[str]:
     groups: dict[str, list[tuple[str, ...]]] = {}
     for trace in one.in_order():
-        groups.setdefault(heading(trace), []).append(_row(one, trace))
+        line = one.line(trace)
+        by = f"{YOU} (line {line})" if line is not None else trace.by
+        value = trace.value if trace.kind != "command" else trace.value.partition("\n")[0]
+        shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
+        groups.setdefault(heading(trace), []).append((trace.name or trace.kind, shown, by, one.why(trace)))
     lines = table([row for group in groups.values() for row in group], "  ")
     if width is not None and max(map(len, lines), default=0) > width:
         # Each group has columns of its own, which are narrower.
@@ -113,11 +117,3 @@ def _body(one: Explained, style: Style, width: int | None) -> Iterator[str]:
         yield style.bold(title)
         yield from lines[: len(group)]
         del lines[: len(group)]
-
-
-def _row(one: Explained, trace: Trace) -> tuple[str, ...]:
-    line = one.line(trace)
-    by = f"{YOU} (line {line})" if line is not None else trace.by
-    value = trace.value if trace.kind != "command" else trace.value.partition("\n")[0]
-    shown = value if len(value) <= _LONGEST_VALUE else value[: _LONGEST_VALUE - 3] + "..."
-    return (trace.name or trace.kind, shown, by, one.why(trace))

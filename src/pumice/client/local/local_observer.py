@@ -96,22 +96,18 @@ class RunTable:
         except OSError:
             changed = 0
         if changed != known.version:
-            status = _status(directory, None if known.damaged else self.reader.store)
+            try:
+                status: RunStatus | None = read_status(directory)
+            except (OSError, msgspec.DecodeError, ValueError):
+                # Its journal says it, if that can be read.
+                run = None if known.damaged else self.reader.store.load(Path(directory))
+                status = None if run is None else run.status()
             # If nothing says that it waits or runs, it does not.
             outcome = Outcome.FAILED if status is None else status.outcome
             finished = known.created if status is None else status.finished
             known = replace(known, outcome=outcome, finished=finished, version=changed)
             self._runs = None
         self._listed[directory] = known
-
-
-def _status(directory: str, store: RunStore | None) -> RunStatus | None:
-    """Return the status of a run; `store` has its journal, if that can be read."""
-    try:
-        return read_status(directory)
-    except (OSError, msgspec.DecodeError, ValueError):
-        run = None if store is None else store.load(Path(directory))
-        return None if run is None else run.status()
 
 
 def _listed(path: Path, store: RunStore) -> ListedRun:
@@ -194,7 +190,13 @@ class LocalObserver:
         with suppress(OSError, msgspec.DecodeError, ValueError):
             written = read_status(run.directory)
         # Those of runs that have ended are not kept for a list, which shows hundreds of them.
-        history = self._history(run, keep=whole or written is None or written.finished is None)
+        keep = whole or written is None or written.finished is None
+        history = self._histories.pop(ref.uid, None)
+        if history is None or history.directory != run.directory:
+            history = StoredHistory(run.record, directory=run.directory)
+        history.refresh()
+        if keep:
+            self._histories.keep(ref.uid, history)
         status = written or history.status
         state = liveness(run, status)
         lost = state is Liveness.LOST and not run.elsewhere
@@ -209,16 +211,6 @@ class LocalObserver:
             elsewhere=run.elsewhere,
             directory=str(run.directory),
         )
-
-    def _history(self, run: StoredRun, *, keep: bool) -> StoredHistory:
-        uid = run.record.uid
-        history = self._histories.pop(uid, None)
-        if history is None or history.directory != run.directory:
-            history = StoredHistory(run.record, directory=run.directory)
-        history.refresh()
-        if keep:
-            self._histories.keep(uid, history)
-        return history
 
     async def log(self, run: RunRef) -> NumberedLog:
         return await beside_loop(self._log, run)
@@ -260,7 +252,21 @@ class LocalObserver:
         return await beside_loop(pod_addresses, run.history, pods)
 
     async def manifest(self, run: RunRef, pod: str, attempt: int = 0) -> Manifest | None:
-        return await beside_loop(_manifest, self.reader.stored(run).directory, pod, attempt)
+        directory = self.reader.stored(run).directory / "pods" / pod
+
+        def read() -> Manifest | None:
+            numbers = [int(each.name) for each in directory.glob("[0-9]*") if each.name.isdecimal()]
+            for number in sorted(numbers, reverse=True):
+                with suppress(OSError, msgspec.DecodeError):
+                    manifest = msgspec.json.decode((directory / str(number) / "pod.json").read_bytes())
+                    metadata = manifest.get("metadata", {}) if isinstance(manifest, dict) else {}
+                    retries = metadata.get("annotations", {}).get(keys.JOB_RETRY_COUNT, "")
+                    if attempt == 0 or str(retries) == str(attempt - 1):
+                        found: Manifest = manifest
+                        return found
+            return None
+
+        return await beside_loop(read)
 
 
 class LocalSamples(Struct, frozen=True):
@@ -280,15 +286,3 @@ class LocalSamples(Struct, frozen=True):
 
 def _is_over(status: RunStatus, state: Liveness) -> bool:
     return status.phase == Phase.ABORTED or state in (Liveness.OVER, Liveness.LOST)
-
-
-def _manifest(directory: Path, pod: str, attempt: int) -> Manifest | None:
-    numbers = [int(each.name) for each in (directory / "pods" / pod).glob("[0-9]*") if each.name.isdecimal()]
-    for number in sorted(numbers, reverse=True):
-        with suppress(OSError, msgspec.DecodeError):
-            manifest = msgspec.json.decode((directory / "pods" / pod / str(number) / "pod.json").read_bytes())
-            metadata = manifest.get("metadata", {}) if isinstance(manifest, dict) else {}
-            if attempt == 0 or str(metadata.get("annotations", {}).get(keys.JOB_RETRY_COUNT, "")) == str(attempt - 1):
-                found: Manifest = manifest
-                return found
-    return None

@@ -48,18 +48,18 @@ class RunList(list[H]):
     def _rows(self) -> Iterator[tuple[str, ...]]:
         """Yield a row for each run; a program may have changed the list."""
         by_uid = {status.uid: status for status in self.statuses}
-        return (_row(by_uid[run.uid]) if run.uid in by_uid else (run.ref, *("",) * 5) for run in self)
+        for run in self:
+            if (status := by_uid.get(run.uid)) is None:
+                yield run.ref, *("",) * 5
+                continue
+            attempts = f"{status.attempt} of {status.max_attempts}" if status.max_attempts else str(status.attempt)
+            note = " · ".join(filter(None, (status.identity, changed_code(status), status.message)))
+            submitted = f"{status.created.astimezone():%Y-%m-%d %H:%M:%S}"
+            yield status.run, str(status.outcome), pods_done(status), attempts, submitted, note
 
 
 def statuses_of(runs: Sequence[Any]) -> Sequence[Status]:
     return runs.statuses if isinstance(runs, RunList) else ()
-
-
-def _row(status: Status) -> tuple[str, ...]:
-    attempts = f"{status.attempt} of {status.max_attempts}" if status.max_attempts else str(status.attempt)
-    note = " · ".join(filter(None, (status.identity, changed_code(status), status.message)))
-    submitted = f"{status.created.astimezone():%Y-%m-%d %H:%M:%S}"
-    return status.run, str(status.outcome), pods_done(status), attempts, submitted, note
 
 
 def _text(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:

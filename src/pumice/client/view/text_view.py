@@ -107,21 +107,21 @@ class PodStates(Struct):
 
 
 def state_line(phase: str, states: PodStates, elapsed: float, *, coloured: bool, unicode: bool = True) -> str:
-    tasks = [f"{task} {_marks(phases, coloured, unicode)}" for task, phases in states.by_task().items() if phases]
-    count = f" {states.running}/{states.total}" if phase == "Running" else ""
-    return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock_text(elapsed)) if part)
-
-
-def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001 - two facts about the terminal
     marks = _MARKS if unicode else _PLAIN_MARKS
 
     def painted(phase: PodPhase, text: str) -> str:
         return f"\x1b[{_COLOURS[phase]}m{text}\x1b[0m" if coloured and phase in _COLOURS else text
 
-    if len(phases) <= _MOST_MARKS:
-        return "".join(painted(phase, marks[phase]) for phase in phases)
-    counts = Counter(phases)
-    return " ".join(painted(phase, f"{counts[phase]}{marks[phase]}") for phase in marks if counts[phase])
+    tasks = []
+    for task, phases in states.by_task().items():
+        if len(phases) <= _MOST_MARKS:
+            shown = "".join(painted(phase, marks[phase]) for phase in phases)
+        else:
+            counts = Counter(phases)
+            shown = " ".join(painted(phase, f"{counts[phase]}{marks[phase]}") for phase in marks if counts[phase])
+        tasks += [f"{task} {shown}"] if phases else []
+    count = f" {states.running}/{states.total}" if phase == "Running" else ""
+    return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock_text(elapsed)) if part)
 
 
 class TextView(Struct):
