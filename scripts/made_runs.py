@@ -24,8 +24,8 @@ from pumice.client.loading import load, origin_of
 from pumice.diagnosis.failures import Failures
 from pumice.diagnosis.verdict import Evidence, judge
 from pumice.engines.local.preparation.new_record import gang_pods
+from pumice.engines.local.preparation.scaling import gang
 from pumice.engines.local.runs import Recorder
-from pumice.engines.local.scheduling.fitting import gang
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobState, JobStatus, Manifest
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase

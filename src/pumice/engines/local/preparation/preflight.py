@@ -13,10 +13,9 @@ from pumice.admission.admit import Admitted
 from pumice.diagnosis.why import Shortage
 from pumice.engines.local.container_spec.restrictions import cpu_limit, memory_limit
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.preparation.scaling import stored
+from pumice.engines.local.preparation.scaling import fitted, gang_fit, stored
 from pumice.engines.local.sandbox.diagnosis.kernel_support import enforced_limits
 from pumice.engines.local.scheduling.fit import Fit, shortfall
-from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC

@@ -17,9 +17,8 @@ from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.network.published_ports import check_ports
 from pumice.engines.local.preparation.preflight import check_containers, check_fit
-from pumice.engines.local.preparation.scaling import check_names, fit_to_machine, stored
+from pumice.engines.local.preparation.scaling import check_names, fit_to_machine, gang, stored
 from pumice.engines.local.scheduling.fit import check_open_files, fit, pod_requests, pods_and_containers
-from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.stored_data import claim_paths
 from pumice.model.job import Job, Manifest

@@ -10,9 +10,8 @@ import msgspec
 
 from pumice.engines.local.clock import elapsed
 from pumice.engines.local.preparation.new_record import gang_pods
-from pumice.engines.local.preparation.scaling import fit_to_machine, stored
+from pumice.engines.local.preparation.scaling import fit_to_machine, gang, stored
 from pumice.engines.local.runs import append, catch_up
-from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.plugins.shaping import pods

@@ -8,9 +8,8 @@ import pytest
 
 from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.preparation.preflight import check_containers, check_fit, memory_notes, unenforced_limits
-from pumice.engines.local.preparation.scaling import stored
+from pumice.engines.local.preparation.scaling import gang, gang_fit, stored
 from pumice.engines.local.scheduling.fit import Fit, fit
-from pumice.engines.local.scheduling.fitting import gang, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.local.preparation.scaling import stored
-from pumice.engines.local.scheduling.fitting import fitted, gang_fit, ignoring
+from pumice.engines.local.preparation.scaling import fitted, gang_fit, ignoring, stored
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.plugins.shaping import owned_objects, pods
 from pumice.runtime.offline_context import offline_context
