@@ -102,7 +102,9 @@ def apt_get(packages: Sequence[str], path: str = _DPKG_PATH) -> str:
     """Install Debian packages without starting their services; empty, or the last line of what went wrong."""
     # needrestart, where it is installed, restarts services of other packages.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
-    install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
+    # Another apt-get, such as the one of the daily upgrade, may hold the lock: wait for it.
+    install = ["apt-get", "install", "--option=DPkg::Lock::Timeout=300", "--quiet", "--yes", "--no-install-recommends"]
+    install += packages
     with _no_services() as replaced:
         install[1:1] = [f"--option=DPkg::Path={replaced}:{path}"]
         # The lists are fetched only if the machine has none, or too old ones: that takes longer than the packages.
