@@ -49,6 +49,16 @@ async def test_a_child_killed_by_a_signal(box: Box) -> None:
 
 
 @in_box
+async def test_more_mounts_than_descriptors_in_one_message(box: Box, tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(300)]
+    for path in paths:
+        path.write_text(path.name)
+    mounts = tuple(Mount(str(path), f"/data/{path.name}") for path in paths)
+    await box.pod("a")
+    assert await box.shell("a", "cat /data/0 /data/299; ls /data | wc -l", mounts=mounts) == (0, "0299300\n")
+
+
+@in_box
 async def test_background_processes_end_with_the_container(box: Box) -> None:
     await box.pod("a")
     output = await box.start(box.spec("a", "sh", "-c", "sleep 1000 & echo started"))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pumice.engines.local.sandbox.rootfs.host_root import Host
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
+from pumice.engines.local.sandbox.rootfs.kernel_filesystems import KernelFileSystems
 from pumice.engines.local.sandbox.specs import File, RootFs
 from tests.local.sandbox.boxes import Box, in_box
 
@@ -26,12 +28,12 @@ def _filesystem(directory: Path, *, all_users: bool) -> JobFilesystem:
     return JobFilesystem(
         build=str(directory),
         files=str(directory),
-        skeleton=None,
+        kernel=KernelFileSystems("", "", {}, (), {}, all_users),
         skeletons=str(skeletons),
-        etc="/etc",
-        mount_points=(),
+        host=Host("", "/etc", None, ()),
         all_users=all_users,
         images={},
+        views={},
         attached={},
     )
 

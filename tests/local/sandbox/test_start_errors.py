@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox.init.cgroups import Group
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
-from pumice.engines.local.sandbox.specs import Mount, RootFs
+from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
 from tests.local.sandbox.boxes import Box, in_box, kernel
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -99,15 +99,14 @@ async def test_a_limit_that_the_kernel_refuses(box: Box) -> None:
         pytest.param(errno.ENOSPC, "no further namespace is allowed: see sysctl", id="namespaces"),
     ],
 )
-def test_an_exhausted_resource_is_named(monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+def test_an_exhausted_resource_is_named(number: int, message: str) -> None:
     """Simulated: a real limit would hit other processes of the user as well."""
 
-    def refuse(_: int) -> None:
+    def refuse(*_: object) -> None:
         raise OSError(number, "unshare: refused")
 
-    monkeypatch.setattr(syscalls, "unshare", refuse)
-    monkeypatch.setattr(syscalls, "setns", lambda *_: None)
-    table = cast(ContainerTable, SimpleNamespace(_own_pid_namespace=0))
+    table = cast(ContainerTable, SimpleNamespace(launcher=SimpleNamespace(launch=refuse)))
+    spec = ContainerSpec("a/main", "a", ("true",), {}, "/", RootFs())
     with pytest.raises(StartError, match=message) as caught:
-        ContainerTable._fork(table, "a/main", None, lambda _: None)
+        ContainerTable._launch(table, spec.id, spec, Group(), {}, {"pids": []})
     assert caught.value.kind == LIMITS

@@ -12,14 +12,14 @@ NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 MNT_DETACH = 2
 
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
 
 # New calls have the same number on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
-_FSOPEN, _FSCONFIG, _FSMOUNT, _PIDFD_GETFD = 430, 431, 432, 438
+_FSOPEN, _FSCONFIG, _FSMOUNT, _CLONE3, _PIDFD_GETFD = 430, 431, 432, 435, 438
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _JOIN_SESSION_KEYRING = 1
 _GETCWD = {"x86_64": 79, "aarch64": 17, "riscv64": 17, "ppc64le": 182, "s390x": 183}
@@ -37,7 +37,11 @@ _CLOEXEC, _SET_STRING, _CREATE = 1, 1, 6  # of fsopen and fsmount, and of fsconf
 # For restrict_mount.
 READ_ONLY, NO_SET_ID, NO_DEVICES = 1, 2, 4
 
+_CLONE_PARENT = 0x8000
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_locked = ctypes.PyDLL(None, use_errno=True)
+_locked.syscall.restype = ctypes.c_long
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 
@@ -89,9 +93,23 @@ def setns(descriptor: int, flags: int) -> None:
     _check(_libc.setns(descriptor, flags), f"setns({flags:#x})")
 
 
+def fork_sibling() -> int:
+    """Fork a process whose parent is that of this process; this process must have a single thread. Returns as fork."""
+    # The first of these numbers are flags; the child sends its parent the signal that this process would send.
+    arguments = struct.pack("=8Q", _CLONE_PARENT, *[0] * 7)
+    # With the lock of the interpreter held, as os.fork() does.
+    result = int(_locked.syscall(ctypes.c_long(_CLONE3), arguments, ctypes.c_size_t(len(arguments))))
+    return _check(result, "clone3")
+
+
 def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str | None = None) -> None:
     result = _libc.mount(_bytes(source), _bytes(target), _bytes(kind), flags, _bytes(options))
     _check(result, f"mount {kind or 'of'} {target}")
+
+
+def bind(source: str, target: str) -> None:
+    """Mount what is at `source` at `target`, too, with the restrictions of that mount."""
+    mount(source, target, None, MS_BIND)
 
 
 def mount_overlay(lower: Sequence[str], upper: str, work: str, target: str) -> None:
@@ -239,6 +257,16 @@ def attach_tree(tree: int, target: str | int) -> None:
         _move_mount("move_mount", tree, b"", target, b"", flags)
     else:
         _move_mount(f"move_mount {target}", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def bind_restricted(source: str, target: str, attributes: int) -> None:
+    """Show what is at `source`, with the mounts below it, at a path without links, with these attributes."""
+    tree = clone_tree(source)
+    try:
+        restrict_mount(tree, attributes)
+        attach_tree(tree, target)
+    finally:
+        os.close(tree)
 
 
 def prctl(option: int, argument: int = 0, further: int = 0) -> None:

@@ -6,9 +6,9 @@ Errors are reported through a pipe that exec closes: an empty pipe means that th
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -22,8 +22,8 @@ from pumice.engines.local.sandbox.init import exec_command, privileges
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.net import job_network
 from pumice.engines.local.sandbox.rootfs import container_root
+from pumice.engines.local.sandbox.rootfs.container_root import Parts
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
-from pumice.engines.local.sandbox.rootfs.mount_targets import Tree
 from pumice.engines.local.sandbox.sandbox_errors import (
     COPY,
     COPY_DENIED,
@@ -53,74 +53,67 @@ class Streams(NamedTuple):
     terminal: int | None = None
     size: tuple[int, int] = (0, 0)  # of the terminal: lines and columns
 
+    @classmethod
+    def choose(cls, given: Sequence[int], errors: int, size: Sequence[int]) -> Streams:
+        """Return the streams for descriptors that came with a request; with a size, one of them is for a terminal."""
+        match given:
+            case [stdin, stdout, stderr]:
+                return cls(stdout, stderr, errors, stdin)
+            case [stdout, stderr]:
+                return cls(stdout, stderr, errors)
+            case [channel] if size:
+                return cls(channel, channel, errors, terminal=channel, size=(size[0], size[1]))
+            case [output]:
+                return cls(output, output, errors)
+        raise ValueError(f"{len(given)} descriptors")
+
     @property
     def descriptors(self) -> list[int]:
         found = (self.stdin, self.stdout, self.stderr, self.errors, self.terminal)
         return [each for each in found if each is not None]
 
 
-class ContainerSetup(NamedTuple):
-    """Everything that a new process needs to become a container."""
+class Setup(NamedTuple):
+    """What a new process knows of its container. `groups` are descriptors of the control groups that it joins."""
 
     spec: ContainerSpec
     job: JobFilesystem
-    namespaces: tuple[int, ...]
-    files: list[str]
     limits: Limits
-    memory: int  # the descriptor of its tmpfs
-    all_processes: int | None = None  # that the job may have, if no control group limits those of the pod
+    groups: Sequence[int]
+    all_processes: int | None  # that the job may have, if no control group limits those of the pod
 
 
-class Inherited(NamedTuple):
-    """Descriptors that were opened for a new process: its control groups, and the trees that it mounts."""
-
-    groups: Sequence[int] = ()
-    trees: Sequence[Tree] = ()
-
-    @property
-    def descriptors(self) -> list[int]:
-        return [*self.groups, *(tree for tree in self.trees if not isinstance(tree, OSError))]
-
-    def close(self) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-
-
-def become_container(setup: ContainerSetup, streams: Streams, inherited: Inherited) -> NoReturn:
+def become_container(setup: Setup, streams: Streams, namespaces: Sequence[int], parts: Parts) -> NoReturn:
     def enter() -> None:
-        job_network.enter(setup.namespaces)
-        for namespace in setup.namespaces:
+        job_network.enter(namespaces)
+        for namespace in namespaces:
             os.close(namespace)
         syscalls.unshare(syscalls.NEWNS | syscalls.NEWCGROUP)
-        parts = container_root.enter_root(setup.spec, setup.job, setup.files, setup.memory, inherited.trees)
+        mount_points = container_root.enter_root(setup.spec, setup.job, parts)
         _close_descriptors(streams.descriptors)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
-            container_root.make_read_only(parts)
+            container_root.make_read_only(mount_points)
 
-    needed = [*setup.namespaces, setup.memory, *inherited.descriptors]
-    _become(setup, streams, needed, lambda: _join(inherited, enter), (setup.spec.argv, setup.spec.env))
+    needed = [*namespaces, parts.memory, *(tree for tree in parts.trees if not isinstance(tree, OSError))]
+    _become(setup, streams, needed, enter, (setup.spec.argv, setup.spec.env))
 
 
 def become_exec(
-    setup: ContainerSetup,
-    streams: Streams,
-    inherited: Inherited,
-    container: int,
-    command: tuple[Sequence[str], Mapping[str, str]],
+    setup: Setup, streams: Streams, container: int, command: tuple[Sequence[str], Mapping[str, str]]
 ) -> NoReturn:
     """Become a further command in a container; `container` is the pidfd of its first process."""
 
     def enter() -> None:
         syscalls.setns(container, _OF_CONTAINER)
 
-    _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), command)
+    _become(setup, streams, [container], enter, command)
 
 
-def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, container: int, copy: Copy) -> NoReturn:
+def become_copy(setup: Setup, streams: Streams, container: int, copy: Copy) -> NoReturn:
     """Copy files of a container, with exactly the rights of its commands; images need no program for it.
 
-    Unlike a process that execs soon, this one keeps job-init's memory: it must not be readable from the container.
+    Unlike a process that execs soon, this one keeps the launcher's memory: it must not be readable from the container.
     """
 
     def enter() -> None:
@@ -136,18 +129,11 @@ def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, c
             raise StartError(kind, tree_stream.reason_of(error)) from error
         os._exit(code)
 
-    _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), act)
-
-
-def _join(inherited: Inherited, enter: Callable[[], None]) -> None:
-    for group in inherited.groups:
-        os.write(group, b"0")
-        os.close(group)
-    enter()
+    _become(setup, streams, [container], enter, act)
 
 
 def _become(
-    setup: ContainerSetup,
+    setup: Setup,
     streams: Streams,
     needed: Collection[int],
     enter: Callable[[], None],
@@ -158,13 +144,14 @@ def _become(
     A module that was not loaded so far would be one of the container.
     """
     try:
-        # Its garbage ends with it, and to search for it would copy the memory of job-init.
-        gc.disable()
         sys.meta_path.clear()
         sys.path.clear()
-        _close_descriptors([*streams.descriptors, *needed])
-        exec_command.default_signals()
+        _close_descriptors([*streams.descriptors, *setup.groups, *needed])
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         kernel_files.prefer_for_oom()
+        for group in setup.groups:
+            os.write(group, b"0")
+            os.close(group)
         enter()
         _close_descriptors(streams.descriptors)
         _prepare(setup, streams)
@@ -179,7 +166,7 @@ def _become(
     os._exit(128)
 
 
-def _prepare(setup: ContainerSetup, streams: Streams) -> None:
+def _prepare(setup: Setup, streams: Streams) -> None:
     """Set up session, streams, working directory and privileges."""
     os.setsid()
     stdin = os.open("/dev/null", os.O_RDONLY) if streams.stdin is None else streams.stdin

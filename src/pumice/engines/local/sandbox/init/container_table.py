@@ -9,13 +9,13 @@ import select
 import shutil
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pumice.engines.local.sandbox import kernel_files, syscalls
-from pumice.engines.local.sandbox.init import child
+from pumice.engines.local.rpc.wire import Message, close_all
+from pumice.engines.local.sandbox import kernel_files, protocol
 from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
-from pumice.engines.local.sandbox.init.child import ContainerSetup, Inherited, Streams
+from pumice.engines.local.sandbox.init.launcher import Launcher
 from pumice.engines.local.sandbox.init.memory_watchdog import Watchdog
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
@@ -34,7 +34,6 @@ from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.memory_volumes import MemoryVolumes, volume_path
 from pumice.engines.local.sandbox.sandbox_errors import GONE, LIMITS, NO_PROCESS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
-from pumice.engines.local.sandbox.tree_stream import Copy
 
 # The meaning of errors from fork and unshare.
 _EXHAUSTED = {
@@ -60,7 +59,7 @@ class Process:
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is still a copy of job-init: until its command runs, the pipe is open, and has nothing in it."""
+        """Whether it is still a copy of the launcher: until its command runs, the pipe is open and empty."""
         if self.errors is None:
             return False
         pipe = select.poll()
@@ -76,9 +75,9 @@ class Container:
     """`directory` has the files that were written for it; `processes` are those of all containers."""
 
     def __init__(
-        self, setup: ContainerSetup, process: Process, group: Group, directory: str, processes: ContainerProcesses
+        self, spec: ContainerSpec, process: Process, group: Group, directory: str, processes: ContainerProcesses
     ) -> None:
-        self.setup = setup
+        self.spec = spec
         self.process = process
         self.group = group
         self.directory = directory
@@ -88,6 +87,7 @@ class Container:
         self.oom_event = group.oom_event()
         self.identity: Identity | None = None  # as soon as the command runs
         self.mounts = -1  # the descriptor of its mount namespace, if only that distinguishes it
+        self.memory = -1  # that of its tmpfs
         self.oom_killed = False
         self.killed_instead_of = 0  # the signal that the kernel would have discarded
 
@@ -117,7 +117,7 @@ class Container:
 
     def kill_remaining(self) -> None:
         """Kill what the kernel does not: in a shared pid namespace, the others survive the first process."""
-        if self.setup.spec.share_pid_with is not None and self.identity is not None:
+        if self.spec.share_pid_with is not None and self.identity is not None:
             for pid in self.processes.find().own.get(self.identity, []):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(own_number(pid), signal.SIGKILL)
@@ -129,8 +129,7 @@ class ContainerTable:
         self._job = job
         self._groups = groups
         self._memory = MemoryVolumes(job.files)
-        self._limits = limits
-        self._own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self.launcher = Launcher(job, limits)
         self._started = 0
         self._pods: dict[str, PodNetwork] = {}
         self.running: dict[str, Container] = {}
@@ -151,7 +150,7 @@ class ContainerTable:
             self._network.remove_pod(network)
 
     def of_pod(self, pod: str) -> list[Container]:
-        return [container for container in self.running.values() if container.setup.spec.pod == pod]
+        return [container for container in self.running.values() if container.spec.pod == pod]
 
     def socket(self, pod: str) -> tuple[socket.socket, str]:
         """An unconnected socket in the job's network, and the address of the pod."""
@@ -162,39 +161,47 @@ class ContainerTable:
         pod = self._pod(spec.pod)
         if spec.id in self.running:
             raise ValueError(f"{spec.id}: the container exists already")
-        pids = None if spec.share_pid_with is None else self.container(spec.share_pid_with).process.pidfd
+        pids = [] if spec.share_pid_with is None else [self.container(spec.share_pid_with).process.pidfd]
         group = self._groups.group(GroupLimits.of(spec))
         self._started += 1
         directory = f"{self._job.files}/{self._started}"
         memory: int | None = None
+        opened: list[int] = []
         try:
             files = _write_files(directory, spec)
             memory = container_root.make_memory(spec)
-            if spec.root.image is not None:
-                self._job.lower_of(spec.root.image)
-            self._job.upper_of(spec.root.upper)
+            message: Message = {
+                "what": "container",
+                "files": files,
+                "lower": [] if spec.root.image is None else self._job.lower_of(spec.root.image),
+                "upper": self._job.upper_of(spec.root.upper),
+                "view": container_root.view_host(spec, self._job) if spec.root.image is None else None,
+                "trees": [],
+            }
             self._memory.mount(spec)
-            processes = None if group.limits_processes else spec.all_processes
-            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits, memory, processes)
+            opened += (members := group.open_members())
             trees = [] if self._job.trees is None else self._job.trees(container_root.sources_of(spec))
-            with contextlib.closing(Inherited(group.open_members(), trees)) as inherited:
-
-                def become(errors: int) -> None:
-                    child.become_container(setup, Streams(stdout, stderr, errors), inherited)
-
-                process = self._fork(spec.id, pids, become)
-            container = self.running[spec.id] = Container(setup, process, group, directory, self.processes)
+            message["trees"] = [tree.errno or 0 if isinstance(tree, OSError) else 0 for tree in trees]
+            opened += (open_trees := [tree for tree in trees if not isinstance(tree, OSError)])
+            descriptors = {"pids": pids, "namespaces": pod.namespaces, "streams": (stdout, stderr), "memory": [memory]}
+            process = self._launch(
+                spec.id, spec, group, message, {**descriptors, "groups": members, "trees": open_trees}
+            )
+            container = self.running[spec.id] = Container(spec, process, group, directory, self.processes)
+            container.memory = memory
         except BaseException:
             if memory is not None:
                 os.close(memory)
             group.remove()
             shutil.rmtree(directory, ignore_errors=True)
             raise
+        finally:
+            close_all(opened)
         return container
 
     def started(self, container: Container) -> None:
         """The command runs, in its own namespaces, which identify the processes of the container."""
-        spec = container.setup.spec
+        spec = container.spec
         joined = spec.share_pid_with is not None
         if joined:
             # As long as it is open, no other namespace gets its inode.
@@ -207,27 +214,17 @@ class ContainerTable:
         self.processes.add(identity)
         if spec.memory is not None and not container.group.limits_memory:
             volumes = [volume_path(self._job.files, spec.pod, each) for each in spec.mounts if isinstance(each, Tmpfs)]
-            self.watchdog.watch(identity, spec.memory, (container.setup.memory, *volumes))
+            self.watchdog.watch(identity, spec.memory, (container.memory, *volumes))
 
-    def exec(
-        self,
-        container: str,
-        name: str,
-        command: tuple[list[str], dict[str, str]] | Copy,
-        streams: Callable[[int], Streams],
-    ) -> Process:
-        """`streams` returns the streams of the command, with the pipe for errors."""
+    def exec(self, container: str, name: str, command: Message, streams: Sequence[int]) -> Process:
+        """`command` has `argv` and `env`, or `copy`, and the `size` of a terminal if it gets one."""
         target = self.container(container)
-        pidfd = target.process.pidfd
-
-        with contextlib.closing(Inherited(target.group.open_members())) as inherited:
-
-            def become(errors: int) -> None:
-                if isinstance(command, Copy):
-                    child.become_copy(target.setup, streams(errors), inherited, pidfd, command)
-                child.become_exec(target.setup, streams(errors), inherited, pidfd, command)
-
-            return self._fork(name, pidfd, become)
+        members = target.group.open_members()
+        try:
+            descriptors = {"pids": [target.process.pidfd], "streams": streams, "groups": members}
+            return self._launch(name, target.spec, target.group, command, descriptors)
+        finally:
+            close_all(members)
 
     def container(self, name: str) -> Container:
         if name not in self.running:
@@ -249,11 +246,11 @@ class ContainerTable:
         if container.identity is not None:
             self.watchdog.forget(container.identity)
             self.processes.remove(container.identity)
-        for descriptor in (container.setup.memory, container.mounts):
+        for descriptor in (container.memory, container.mounts):
             if descriptor >= 0:
                 os.close(descriptor)
         shutil.rmtree(container.directory, ignore_errors=True)
-        upper = self._job.upper_of(container.setup.spec.root.upper)
+        upper = self._job.upper_of(container.spec.root.upper)
         if upper is not None:
             shutil.rmtree(container_root.work_of(upper), ignore_errors=True)
         self.running.pop(container.process.name, None)
@@ -264,34 +261,32 @@ class ContainerTable:
             raise StartError(GONE, f"{name}: no such pod")
         return self._pods[name]
 
-    def _fork(self, name: str, pids: int | None, become: Callable[[int], None]) -> Process:
-        """Fork a child in a new pid namespace, or in that of the pidfd `pids`; the parent's setting decides where."""
+    def _launch(
+        self, name: str, spec: ContainerSpec, group: Group, message: Message, descriptors: Mapping[str, Sequence[int]]
+    ) -> Process:
         errors_read, errors_write = os.pipe()
+        # The data of its files is in files already.
+        plain = protocol.encode_spec(spec._replace(files=tuple(file._replace(data=b"") for file in spec.files)))
+        processes = None if group.limits_processes else spec.all_processes
+        message = {"size": [], **message, "spec": plain, "processes": processes}
         try:
-            if pids is None:
-                syscalls.unshare(syscalls.NEWPID)
-            else:
-                syscalls.setns(pids, syscalls.NEWPID)
-            pid = os.fork()
-            if pid == 0:
-                become(errors_write)
+            pid = self.launcher.launch(message, {**descriptors, "errors": [errors_write]})
         except OSError as error:
             os.close(errors_read)
-            if pids is not None and error.errno in (errno.ENOMEM, errno.ESRCH):
+            if descriptors["pids"] and error.errno in (errno.ENOMEM, errno.ESRCH):
                 raise StartError(GONE, f"{name}: the container has ended") from error
             if error.errno in _EXHAUSTED:
                 raise StartError(LIMITS, _EXHAUSTED[error.errno]) from error
             raise
         finally:
             os.close(errors_write)
-            syscalls.setns(self._own_pid_namespace, syscalls.NEWPID)
         os.set_blocking(errors_read, False)
         process = Process(name, pid, errors_read)
         self._forked.append(process)
         return process
 
     def _copies(self) -> set[int]:
-        """Return the processes whose memory is that of job-init."""
+        """Return the processes whose memory is that of the launcher."""
         self._forked = [process for process in self._forked if process.is_copy]
         return {process.number for process in self._forked}
 

@@ -26,11 +26,16 @@ _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 def default_signals() -> None:
-    """Reset blocked and ignored signals, which programs inherit across exec.
+    """Reset blocked and ignored signals, which programs inherit across exec."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    default_actions()
+
+
+def default_actions() -> None:
+    """Reset ignored signals.
 
     Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP, and a shell SIGINT and SIGQUIT of what it runs in the background.
     """
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)

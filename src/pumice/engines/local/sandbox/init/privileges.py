@@ -14,9 +14,10 @@ from typing import NamedTuple
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init import seccomp
 from pumice.engines.local.sandbox.sandbox_errors import CPU, USER, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.specs import CAPABILITIES, WAKE_ALARM, ContainerSpec
 
 _SETFCAP = 31
+_GRANTABLE = frozenset(CAPABILITIES.values()) | {WAKE_ALARM}
 
 
 class Limits(NamedTuple):
@@ -44,6 +45,12 @@ def _kept(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> frozenset[
     return frozenset(spec.capabilities) - ({_SETFCAP} if no_file_capabilities else set())
 
 
+def drop_ungrantable(last_capability: int) -> None:
+    """Take from all programs that descend from this process what no container gets; this process keeps what it has."""
+    for capability in set(range(last_capability + 1)) - _GRANTABLE:
+        syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
+
+
 def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits.open_files)
     if spec.cpus:
@@ -55,9 +62,8 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
     # What root of a container writes to a mount is a file of the machine's root, with the capabilities that it gets.
     # Namespaces within the container need SETFCAP, so there no attribute of a file can be set.
     seccomp.load(limits.filters[spec.confined])
-    kept = _kept(spec, limits, all_users=all_users)
-    for capability in range(limits.last_capability + 1):
-        if capability not in kept:
+    for capability in _GRANTABLE - _kept(spec, limits, all_users=all_users):
+        if capability <= limits.last_capability:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
     if spec.confined or spec.no_new_privileges or (all_users and not limits.mapped):
         # Always where root of the container is root of the machine, whose set-id programs would have real power.

@@ -17,10 +17,8 @@ from typing import Any
 
 from pumice.engines.local.rpc.wire import Message, Wire, close_all
 from pumice.engines.local.sandbox import kernel_files, protocol
-from pumice.engines.local.sandbox.init.child import Streams
 from pumice.engines.local.sandbox.init.container_table import Container, ContainerTable, Process
 from pumice.engines.local.sandbox.init.usage import UsageReader
-from pumice.engines.local.sandbox.tree_stream import Copy
 
 _MAX_REPORT = 65536
 
@@ -36,7 +34,7 @@ class Server:
         self._removals: dict[str, list[int]] = {}  # requests that wait for the containers of a pod to end
         self._usage = UsageReader(containers.processes)
         self._watch(channel.fileno(), self._request)
-        for descriptor in watched:
+        for descriptor in (*watched, containers.launcher.descriptor):
             self._watch(descriptor, self._gone)
 
     def serve(self) -> None:
@@ -125,21 +123,9 @@ class Server:
 
     def _do_exec(self, number: int, message: Message, descriptors: list[int]) -> None:
         name = message["execution"]
-        size = tuple(message.get("size") or (0, 0))
-
-        def streams(errors: int) -> Streams:
-            match descriptors:
-                case [stdin, stdout, stderr]:
-                    return Streams(stdout, stderr, errors, stdin)
-                case [channel] if message.get("size"):
-                    return Streams(channel, channel, errors, terminal=channel, size=size)
-                case [output]:
-                    return Streams(output, output, errors)
-            raise ValueError(f"{len(descriptors)} descriptors")
-
-        copy = message.get("copy")
-        command = (message["argv"], message["env"]) if copy is None else Copy(*copy)
-        process = self._containers.exec(message["container"], name, command, streams)
+        what = "exec" if message.get("copy") is None else "copy"
+        command: Message = {key: message[key] for key in ("argv", "env", "copy", "size") if key in message}
+        process = self._containers.exec(message["container"], name, {**command, "what": what}, descriptors)
         self._executions[name] = process
         self._watch(process.pidfd, lambda: self._execution_ended(number, process))
 
@@ -204,7 +190,7 @@ class Server:
         if not process.failed:
             oom = out_of_memory and code != 0
             self._send({"ended": process.name, "code": code, "signal": killer, "oom": oom})
-        pod = container.setup.spec.pod
+        pod = container.spec.pod
         if pod in self._removals and not self._containers.of_pod(pod):
             self._containers.remove_pod(pod)
             for request in self._removals.pop(pod):

@@ -21,7 +21,7 @@ _SHARED = (("net", syscalls.NEWNET), ("uts", syscalls.NEWUTS), ("ipc", syscalls.
 _FIRST_INDEX = 1000
 
 
-def enter(namespaces: tuple[int, ...]) -> None:
+def enter(namespaces: Sequence[int]) -> None:
     for descriptor, (_, flag) in zip(namespaces, _SHARED, strict=True):
         syscalls.setns(descriptor, flag)
 

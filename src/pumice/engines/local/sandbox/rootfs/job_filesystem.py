@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from pumice.engines.local.sandbox import kernel_files, syscalls
+from pumice.engines.local.sandbox.rootfs import kernel_filesystems
+from pumice.engines.local.sandbox.rootfs.host_root import Host, HostView
+from pumice.engines.local.sandbox.rootfs.kernel_filesystems import KernelFileSystems
 from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 
@@ -34,15 +37,14 @@ class JobFilesystem(NamedTuple):
 
     build: str
     files: str
-    skeleton: str | None  # the host's writable skeleton
-    skeletons: str  # the parent of those of images
-    etc: str
-    mount_points: tuple[str, ...]
+    kernel: KernelFileSystems
+    skeletons: str  # the parent of the writable skeletons of images
+    host: Host
     all_users: bool
     images: dict[str, list[str]]  # the layers of those that were used
+    views: dict[tuple[tuple[str, ...], ...], HostView]  # by hidden directories and mount points
     attached: dict[str, str]  # directories of the host, and where they are
-    host: str = ""  # where the host's file system is with the ids of the job, if they are mapped
-    trees: OpenTrees | None = None  # opens trees of the host, likewise
+    trees: OpenTrees | None = None  # opens trees of the host, if the ids of the job are mapped
 
     def lower_of(self, image: str) -> list[str]:
         """The layers of an image, the topmost first; made once, before a container forks.
@@ -93,7 +95,7 @@ def _open_trees(sources: Sequence[Source], *, below: bool = True) -> list[Tree]:
 
 def prepare(directory: str, *, all_users: bool, trees: OpenTrees | None = None) -> JobFilesystem:
     """Prepare an empty tmpfs."""
-    for name in ("build", "files", "skeleton", "skeletons", "host"):
+    for name in ("build", "files", "skeleton", "skeletons", "host", "kernel"):
         os.mkdir(f"{directory}/{name}")
     if not all_users:
         _make_skeleton(f"{directory}/skeleton", "", _WRITABLE_ON_HOST)
@@ -106,14 +108,18 @@ def prepare(directory: str, *, all_users: bool, trees: OpenTrees | None = None) 
     return JobFilesystem(
         build=f"{directory}/build",
         files=f"{directory}/files",
-        skeleton=None if all_users else f"{directory}/skeleton",
+        kernel=kernel_filesystems.prepare(f"{directory}/kernel", all_users=all_users),
         skeletons=f"{directory}/skeletons",
-        etc=_etc(f"{directory}/etc", host, mount_points),
-        mount_points=mount_points,
+        host=Host(
+            host,
+            _etc(f"{directory}/etc", host, mount_points),
+            None if all_users else f"{directory}/skeleton",
+            mount_points,
+        ),
         all_users=all_users,
         images={},
+        views={},
         attached={},
-        host=host,
         trees=trees,
     )
 

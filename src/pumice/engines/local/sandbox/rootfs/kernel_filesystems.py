@@ -2,17 +2,20 @@
 
 Device files are bound one by one and read-only: that permits writing to a device, but not changing the mode or owner
 of the host's /dev/null. For /proc/sys and similar files the kernel checks the user and not the capabilities, so these
-are read-only too. What tells of the machine's keys and memory is covered.
+are read-only too. What tells of the machine's keys and memory is covered, unless no user of the job could read it.
+
+What is the same for all containers of a job is found out, and bound with its restrictions, once: each container then
+takes one call for it.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import NamedTuple
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.rootfs.mount_targets import HostMount
-from pumice.engines.local.sandbox.sandbox_errors import DEVICE
 
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
@@ -27,73 +30,84 @@ _MASKED_FILES = (
     *("kcore", "keys", "key-users", "timer_list", "kmsg", "latency_stats", "sched_debug", "kallsyms"),
     *("kpagecount", "kpageflags", "kpagecgroup", "pagetypeinfo", "slabinfo", "vmallocinfo"),
 )
-_MASKED_DIRECTORIES = ("/proc/acpi", "/proc/scsi", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing")
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's own
+_MASKED_DIRECTORIES = ("/proc/acpi", "/proc/scsi", "/sys/firmware")
+_MASKED_IN_OUTER_SYS = ("/sys/kernel/debug", "/sys/kernel/tracing")  # a new /sys has nothing there
 _DATA_ONLY = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+_RESTRICTED = syscalls.READ_ONLY | syscalls.NO_SET_ID | syscalls.NO_DEVICES
 
 
-class KernelFileSystems:
-    """Created before the change of root, because the device files come from the host; mounted after it."""
+class KernelFileSystems(NamedTuple):
+    """What the containers of a job share, made by `prepare` in job-init. Paths are those of job-init."""
 
-    def __init__(self, devices: tuple[str, ...], shared_memory: str, *, all_users: bool) -> None:
-        """`shared_memory` is the directory that becomes /dev/shm."""
-        self._all_users = all_users
-        self._shared_memory = syscalls.clone_tree(shared_memory)
-        standard = [f"/dev/{name}" for name in _NODES if os.path.exists(f"/dev/{name}")]
-        self._standard, self._devices = (
-            [HostMount((path, ""), path, read_only=True, kind=DEVICE) for path in paths]
-            for paths in (standard, devices)
-        )
-        # The kernel refuses new ones inside of a container that covers parts of /proc.
-        self._outer_proc = HostMount(("/proc", ""), "/proc")
-        self._outer_sys = HostMount(("/sys", ""), "/sys", read_only=True)
+    empty: str  # a directory with nothing in it, read-only
+    nothing: str  # a file, likewise
+    nodes: dict[str, str]  # the standard devices, by their name in /dev
+    read_only: tuple[str, ...]
+    masked: dict[str, str]  # what covers a path
+    all_users: bool
 
-    def mount(self) -> None:
-        for directory in ("/dev", "/proc", "/sys"):
+    def mount(self, root: str, shared_memory: str) -> None:
+        """Mount them in a root that is not entered yet: the kernel permits new ones only where whole ones are visible.
+
+        `shared_memory` is the directory that becomes /dev/shm.
+        """
+        for name in ("dev", "proc", "sys"):
             # Replace a link of the image, which could lead anywhere.
-            if os.path.islink(directory):
-                os.unlink(directory)
+            if os.path.islink(f"{root}/{name}"):
+                os.unlink(f"{root}/{name}")
             with suppress(FileExistsError):
-                os.mkdir(directory)
+                os.mkdir(f"{root}/{name}")
+        # The kernel refuses new ones inside of a container that covers parts of /proc.
         try:
-            syscalls.mount("proc", "/proc", "proc", _DATA_ONLY)
+            syscalls.mount("proc", f"{root}/proc", "proc", _DATA_ONLY)
         except PermissionError:
-            self._outer_proc.attach_at("/proc")
-        else:
-            self._outer_proc.close()
+            HostMount(("/proc", ""), "/proc").attach_at(f"{root}/proc")
+        outer_sys: tuple[str, ...] = ()
         try:
-            syscalls.mount("sysfs", "/sys", "sysfs", _DATA_ONLY | syscalls.MS_RDONLY)
+            syscalls.mount("sysfs", f"{root}/sys", "sysfs", _DATA_ONLY | syscalls.MS_RDONLY)
         except OSError:
-            self._outer_sys.attach_at("/sys")
-        else:
-            self._outer_sys.close()
-        self._mount_dev()
-        _protect_machine()
+            HostMount(("/sys", ""), "/sys", read_only=True).attach_at(f"{root}/sys")
+            outer_sys = _MASKED_IN_OUTER_SYS
+        for path in self.read_only:
+            syscalls.bind_restricted(f"{root}{path}", f"{root}{path}", _RESTRICTED)
+        for path, cover in self.masked.items():
+            syscalls.bind(cover, f"{root}{path}")
+        for path in filter(os.path.isdir, outer_sys):
+            syscalls.bind(self.empty, f"{root}{path}")
+        self._mount_dev(f"{root}/dev", shared_memory)
 
-    def _mount_dev(self) -> None:
-        syscalls.mount("tmpfs", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m")
-        for device in self._standard:
-            # In a directory that has just been made, there is nothing to look at.
-            os.close(os.open(device.target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-            device.attach_at(device.target)
-        for device in self._devices:
-            device.attach()
+    def _mount_dev(self, dev: str, shared_memory: str) -> None:
+        syscalls.mount("tmpfs", dev, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m")
+        for name, node in self.nodes.items():
+            _make_file(f"{dev}/{name}", 0o644)
+            syscalls.bind(node, f"{dev}/{name}")
         for name, target in _LINKS.items():
-            os.symlink(target, f"/dev/{name}")
-        os.mkdir("/dev/pts")
-        options = "newinstance,ptmxmode=0666,mode=0620" + (",gid=5" if self._all_users else "")
-        syscalls.mount("devpts", "/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
-        os.mkdir(_SHARED_MEMORY)
-        syscalls.attach_tree(self._shared_memory, _SHARED_MEMORY)
-        os.close(self._shared_memory)
+            os.symlink(target, f"{dev}/{name}")
+        os.mkdir(f"{dev}/pts")
+        options = "newinstance,ptmxmode=0666,mode=0620" + (",gid=5" if self.all_users else "")
+        syscalls.mount("devpts", f"{dev}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
+        os.mkdir(f"{dev}/shm")
+        syscalls.bind(shared_memory, f"{dev}/shm")
 
 
-def _protect_machine() -> None:
-    sources = {f"/proc/{name}": f"/proc/{name}" for name in _READ_ONLY}
-    sources |= {f"/proc/{name}": "/dev/null" for name in _MASKED_FILES}
-    for path, source in sources.items():
-        if os.path.exists(path):
-            HostMount((source, ""), path, read_only=True).attach_at(path)
-    for path in _MASKED_DIRECTORIES:
-        if os.path.isdir(path):
-            syscalls.mount("tmpfs", path, "tmpfs", _DATA_ONLY | syscalls.MS_RDONLY, "size=4k")
+def prepare(directory: str, *, all_users: bool) -> KernelFileSystems:
+    """Prepare an empty directory, with /proc as job-init sees it."""
+    empty, nothing = f"{directory}/empty", f"{directory}/nothing"
+    os.mkdir(empty, 0o755)
+    syscalls.bind_restricted(empty, empty, _RESTRICTED)
+    _make_file(nothing, 0o444)
+    syscalls.bind_restricted(nothing, nothing, _RESTRICTED)
+    nodes = {name: f"{directory}/{name}" for name in _NODES if os.path.exists(f"/dev/{name}")}
+    for name, node in nodes.items():
+        _make_file(node, 0o644)
+        syscalls.bind_restricted(f"/dev/{name}", node, syscalls.READ_ONLY | syscalls.NO_SET_ID)
+    files = (f"/proc/{name}" for name in _MASKED_FILES)
+    masked = {path: nothing for path in files if os.access(path, os.R_OK)}
+    masked |= {path: empty for path in _MASKED_DIRECTORIES if os.path.isdir(path)}
+    read_only = (f"/proc/{name}" for name in _READ_ONLY)
+    written = tuple(path for path in read_only if os.path.isdir(path) or os.access(path, os.W_OK))
+    return KernelFileSystems(empty, nothing, nodes, written, masked, all_users)
+
+
+def _make_file(path: str, mode: int) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, mode))
