@@ -9,6 +9,7 @@ All of it is closed to other users: logs and specs may contain secrets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,10 @@ class RunDirectory(Struct):
         """Return the directory of a new pod."""
         if short_name not in self._created:
             # A run that lost its process continues in another one, and the logs of its pods stay.
-            stored = (self.directory / "pods" / short_name).glob("[0-9]*")
-            self._created[short_name] = max((int(path.name) for path in stored), default=0)
+            stored: list[str] = []
+            with suppress(OSError):
+                stored = [path.name for path in (self.directory / "pods" / short_name).iterdir()]
+            self._created[short_name] = max((int(name) for name in stored if name.isdecimal()), default=0)
         self._created[short_name] += 1
         directory = self._newest_pod(short_name)
         try:
@@ -56,7 +59,6 @@ class RunDirectory(Struct):
         log = LogFile(pod_directory / f"{container}.{restart}.log", self.warn, self.numbers.next, self.log_size)
         # A container that prints nothing has a log, too: verdicts name it.
         log.write(b"")
-        log.close()
         return log
 
     def newest_log(self, short_name: str, container: str) -> Path | None:

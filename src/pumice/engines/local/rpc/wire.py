@@ -218,16 +218,20 @@ class Wire:
         raise ConnectionResetError("the connection ended before the answer")
 
     def serve(self, answer: Callable[[Message], tuple[Any, Sequence[int]]]) -> None:
-        """Answer one request after the other, until the connection ends. Raises OSError."""
+        """Answer one request after the other, those without an id not, until the connection ends. Raises OSError."""
         while (found := self.receive()) is not None:
             request, received = found
             close_all(received)
             try:
                 result, descriptors = answer(request)
             except Exception as error:  # noqa: BLE001 - one bad request must not end the process
-                self.send({"id": request.get("id"), "error": self.form.encode_error(error)})
+                message, descriptors = {"error": self.form.encode_error(error)}, ()
             else:
-                self.send({"id": request.get("id"), "result": result}, descriptors)
+                message = {"result": result}
+            if "id" in request:
+                self.send({"id": request["id"], **message}, descriptors)
+            else:
+                close_all(descriptors)
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -68,6 +68,7 @@ class Sandbox:
         self._up: asyncio.Future[Message] = self._loop.create_future()
         self._pid: asyncio.Future[int] = self._loop.create_future()
         self._closed: str = ""
+        self._contents: dict[bytes, int] = {}  # of files, that job-init has
         self.on_lost: Callable[[str], None] = lambda _reason: None
         self._job_init = AsyncWire(Wire(channel, protocol.FORMAT), self._lose, self._handle)
 
@@ -161,7 +162,7 @@ class Sandbox:
         try:
             # The caller may close its own before they are sent.
             copies = os.dup(stdout), os.dup(stderr)
-            await self._job_init.exchange("start", copies, spec=protocol.encode_spec(spec))
+            await self._job_init.exchange("start", copies, spec=protocol.encode_spec(spec, self._contents))
         except StartError:
             del self._ends[spec.id]
             raise

@@ -34,6 +34,16 @@ def test_a_spec_is_the_same_for_job_init() -> None:
     assert protocol.decode_spec(message) == FULL
 
 
+def test_a_long_file_is_sent_once() -> None:
+    hosts = File("/etc/hosts", b"\xff" * 5000)
+    specs = [FULL._replace(files=(hosts, File("/own", name.encode())), pod=name) for name in ("a", "b")]
+    sent: dict[bytes, int] = {}
+    messages = [FORMAT.encode(protocol.encode_spec(spec, sent)) for spec in specs]
+    assert len(messages[0]) > 5000 > len(messages[1])
+    contents: dict[int, bytes] = {}
+    assert [protocol.decode_spec(FORMAT.decode(message), contents) for message in messages] == specs
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [

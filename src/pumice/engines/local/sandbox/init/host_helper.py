@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from pumice.engines.local.rpc.wire import Message, Wire
+from pumice.engines.local.rpc.wire import Message, Wire, close_all
 from pumice.engines.local.sandbox import protocol, syscalls
 from pumice.engines.local.sandbox.init.cgroups import Cgroups, Group, GroupLimits
 from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
@@ -51,11 +51,12 @@ class HostHelper:
         event = group.oom_event()
         answer = {
             "key": key,
+            "event": event is not None,
             "directories": group.directories,
             "memory": group.memory,
             "processes": group.limits_processes,
         }
-        return answer, [] if event is None else [event]
+        return answer, [*([] if event is None else [event]), *group.open_members()]
 
     def _do_members(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         group = self._made.get(message["group"])
@@ -112,22 +113,24 @@ class HostClient:
 
     def group(self, limits: GroupLimits) -> RemoteGroup:
         answer, descriptors = self._host.call("group", limits=limits._asdict())
-        return RemoteGroup(self, answer, descriptors[0] if descriptors else None)
+        return RemoteGroup(self, answer, descriptors)
 
     def members(self, group: str) -> list[int]:
         return self._host.call("members", group=group)[1]
 
     def remove(self, group: str) -> None:
-        self._host.call("remove", group=group)
+        """Without waiting: nothing depends on it."""
+        self._host.send({"do": "remove", "group": group})
 
 
 class RemoteGroup(Group):
     """A control group that belongs to root of the machine, so that no container can change its limits."""
 
-    def __init__(self, client: HostClient, answer: Message, event: int | None) -> None:
+    def __init__(self, client: HostClient, answer: Message, descriptors: list[int]) -> None:
         super().__init__()
         self._client = client
-        self._event = event
+        self._event = descriptors.pop(0) if answer["event"] else None
+        self._members = descriptors  # for the first process
         self._key: str = answer["key"]
         self.directories = answer["directories"]
         self.memory = answer["memory"]
@@ -137,9 +140,12 @@ class RemoteGroup(Group):
         return self._event
 
     def open_members(self) -> list[int]:
-        return self._client.members(self._key) if self.directories else []
+        members, self._members = self._members, []
+        return members or (self._client.members(self._key) if self.directories else [])
 
     def remove(self) -> None:
+        close_all(self._members)
+        self._members = []
         if self.directories:
             self._client.remove(self._key)
         self.directories = []

@@ -32,6 +32,7 @@ class Server:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._executions: dict[str, Process] = {}
         self._removals: dict[str, list[int]] = {}  # requests that wait for the containers of a pod to end
+        self._contents: dict[int, bytes] = {}  # of files, that the engine does not send again
         self._usage = UsageReader(containers.processes)
         self._watch(channel.fileno(), self._request)
         for descriptor in (*watched, containers.launcher.descriptor):
@@ -107,7 +108,7 @@ class Server:
             self._answer(number)
 
     def _do_start(self, number: int, message: Message, descriptors: list[int]) -> None:
-        spec = protocol.decode_spec(message["spec"])
+        spec = protocol.decode_spec(message["spec"], self._contents)
         stdout, stderr = descriptors
         container = self._containers.start(spec, stdout, stderr)
         process = container.process
