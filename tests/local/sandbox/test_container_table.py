@@ -59,6 +59,18 @@ async def test_more_mounts_than_descriptors_in_one_message(box: Box, tmp_path: P
 
 
 @in_box
+async def test_a_file_that_containers_share_is_no_mount_and_private(box: Box) -> None:
+    shared = File("/etc/made/by/test", b"", shared=True), File("/etc/test.conf", b"shared\n", 0o640, shared=True)
+    specs = {"files": shared, "hidden_files": ("/etc/hostname",), "hidden": ("/home", "/root")}
+    for pod in ("a", "b"):
+        await box.pod(pod)
+        script = "cat /etc/test.conf /etc/hostname; grep -c test.conf /proc/self/mountinfo; stat -c %a /etc/test.conf"
+        change = f"echo {pod} >> /etc/test.conf; rm /etc/hostname; ls /etc/hostname 2>&1 | wc -l"
+        printed = await box.shell(pod, f"{script}; {change}; ls /etc/made/by", **specs)
+        assert printed == (0, "shared\n0\n640\n1\ntest\n")
+
+
+@in_box
 async def test_background_processes_end_with_the_container(box: Box) -> None:
     await box.pod("a")
     output = await box.start(box.spec("a", "sh", "-c", "sleep 1000 & echo started"))

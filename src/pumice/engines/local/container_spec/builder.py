@@ -230,9 +230,9 @@ class SpecBuilder:
         image, settings = str(container.get("image") or ""), self.inputs.settings
         programs = {f"/usr/local/bin/{program.name}": program for program in settings.programs.get(image, ())}
         return [
-            *(File(path, self._read(source), 0o755) for path, source in programs.items()),
+            *(File(path, self._read(source), 0o755, shared=True) for path, source in programs.items()),
             *(
-                File(path, self._read(source), 0o644)
+                File(path, self._read(source), 0o644, shared=True)
                 for path, source in settings.files.get(image, {}).items()
                 if source.is_file()
             ),

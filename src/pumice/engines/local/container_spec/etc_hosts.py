@@ -97,14 +97,14 @@ def resolv_conf(manifest: Manifest, nameservers: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def name_files(hosts: str, manifest: Manifest, nameservers: Sequence[str]) -> tuple[File, ...]:
+def name_files(hosts: bytes, manifest: Manifest, nameservers: Sequence[str]) -> tuple[File, ...]:
     """Return the files that make names resolve in a pod, /etc/hosts first."""
     return (
-        File("/etc/hosts", (hosts + alias_lines(manifest)).encode()),
+        File("/etc/hosts", hosts + alias_lines(manifest).encode(), shared=True),
         File("/etc/hostname", f"{pod_hostname(manifest)}\n".encode()),
-        File("/etc/resolv.conf", resolv_conf(manifest, nameservers).encode()),
+        File("/etc/resolv.conf", resolv_conf(manifest, nameservers).encode(), shared=True),
         # Makes glibc return all addresses of a name, like a headless Service.
-        File("/etc/host.conf", b"multi on\n"),
+        File("/etc/host.conf", b"multi on\n", shared=True),
     )
 
 

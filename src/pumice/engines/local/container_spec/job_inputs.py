@@ -59,7 +59,7 @@ class JobInputs:
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     snapshot: Snapshot | None = None  # what pods get in place of the working directory
     _sources: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
-    _hosts: str = ""
+    _hosts: bytes = b""
     real_paths: Mapping[str, str] = field(init=False)  # where paths of this machine lead
     _write_facts: ConsentFacts = field(init=False)
 
@@ -73,7 +73,7 @@ class JobInputs:
         if self._sources is None or self._sources[0] != objects:
             found = read_config_sources([*self.documents, *objects], self.claims, self.real_paths)
             self._sources = (objects, *found)
-            self._hosts = ""
+            self._hosts = b""
         return self._sources[1], self._sources[2]
 
     def names(self) -> Mapping[str, Iterable[str]]:
@@ -90,16 +90,16 @@ class JobInputs:
         services = [manifest for manifest in self.objects() if manifest["kind"] == "Service"]
         return names_by_address(named, services, self.job.namespace)
 
-    def hosts(self) -> str:
+    def hosts(self) -> bytes:
         """Return the part of /etc/hosts that all pods of the job share."""
         self.config_sources()
         if not self._hosts:
-            self._hosts = hosts_text(self.names())
+            self._hosts = hosts_text(self.names()).encode()
         return self._hosts
 
     def resize(self, job: Job) -> None:
         """Use another size of the job for the pods that start from now on."""
-        self.job, self._hosts = job, ""
+        self.job, self._hosts = job, b""
 
     def sandbox_options(self, manifests: Iterable[Manifest]) -> SandboxOptions:
         """With the paths of this machine that containers mount, as far as the user and the job name them."""

@@ -89,4 +89,4 @@ def nc_files(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
         )
         for each in pythons
     )
-    return [File(_TARGET, _SCRIPT.format(starts="".join(starts)).encode(), 0o755)], mounts
+    return [File(_TARGET, _SCRIPT.format(starts="".join(starts)).encode(), 0o755, shared=True)], mounts

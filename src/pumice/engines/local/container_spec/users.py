@@ -66,7 +66,9 @@ def host_key_files(key: KeyPair, hidden: Iterable[str] = ()) -> tuple[File, ...]
     others = sorted(path for path in hidden if path.startswith(_HOST_KEYS) and path != HOST_KEY)
     parts = ((".pub", key.public, 0o644), ("", key.private, 0o600))
     return tuple(
-        File(path + ending, text.encode(), mode) for path in (HOST_KEY, *others) for ending, text, mode in parts
+        File(path + ending, text.encode(), mode, shared=True)
+        for path in (HOST_KEY, *others)
+        for ending, text, mode in parts
     )
 
 
@@ -87,9 +89,9 @@ def account_files(passwd: str, group: str, *, single_id: bool) -> tuple[File, ..
         accounts.setdefault("sshd", _DAEMON.format(uid=100, gid=65534).split(":"))
     shadow = "".join(_SHADOW.format(name=name) for name in accounts)
     return (
-        File("/etc/passwd", _encoded(accounts)),
-        File("/etc/group", _encoded(groups)),
-        File("/etc/shadow", shadow.encode("utf-8", "surrogateescape"), 0o600),
+        File("/etc/passwd", _encoded(accounts), shared=True),
+        File("/etc/group", _encoded(groups), shared=True),
+        File("/etc/shadow", shadow.encode("utf-8", "surrogateescape"), 0o600, shared=True),
     )
 
 

@@ -44,7 +44,7 @@ def encode_spec(spec: ContainerSpec, sent: dict[bytes, int] | None = None) -> Me
         text = file.data.decode("latin-1") if number is None else None
         if sent is not None and number is None and len(file.data) >= _SHARED:
             number = sent[file.data] = len(sent)
-        files.append([file.path, text, number, file.mode])
+        files.append([file.path, text, number, file.mode, file.shared])
     return plain
 
 
@@ -53,11 +53,11 @@ def decode_spec(plain: Message, contents: dict[int, bytes] | None = None) -> Con
     lists = ("argv", "groups", "cpus", "devices", "hidden", "hidden_files", "capabilities")
     contents = {} if contents is None else contents
     files = []
-    for path, text, number, mode in plain["files"]:
+    for path, text, number, mode, shared in plain["files"]:
         data = contents[number] if text is None else text.encode("latin-1")
         if number is not None:
             contents[number] = data
-        files.append(File(path, data, mode))
+        files.append(File(path, data, mode, shared))
     return ContainerSpec(
         **{
             **plain,

@@ -72,11 +72,12 @@ class Tmpfs(NamedTuple):
 
 
 class File(NamedTuple):
-    """A small private file, mounted at `path`."""
+    """A small private file at `path`. `shared` says that many containers of the job have the same one."""
 
     path: str
     data: bytes
     mode: int = 0o644
+    shared: bool = False
 
 
 class SandboxOptions(NamedTuple):

@@ -144,7 +144,7 @@ def test_resolv_conf(spec: dict[str, Any], servers: list[str], text: str) -> Non
 
 
 def test_files() -> None:
-    files = {file.path: file.data for file in name_files("hosts\n", a_pod(hostname="h"), ["1.2.3.4"])}
+    files = {file.path: file.data for file in name_files(b"hosts\n", a_pod(hostname="h"), ["1.2.3.4"])}
     assert files == {
         "/etc/hosts": b"hosts\n",
         "/etc/hostname": b"h\n",

@@ -168,14 +168,20 @@ class ContainerTable:
         memory: int | None = None
         opened: list[int] = []
         try:
-            files = _write_files(directory, spec)
+            view = container_root.view_host(spec, self._job) if spec.root.image is None else None
+            placed = frozenset(view.placed if view is not None else ())
+            mounted = spec._replace(
+                files=tuple(file for file in spec.files if file.path not in placed),
+                hidden_files=tuple(path for path in spec.hidden_files if path not in placed),
+            )
+            files = _write_files(directory, mounted)
             memory = container_root.make_memory(spec)
             message: Message = {
                 "what": "container",
                 "files": files,
                 "lower": [] if spec.root.image is None else self._job.lower_of(spec.root.image),
                 "upper": self._job.upper_of(spec.root.upper),
-                "view": container_root.view_host(spec, self._job) if spec.root.image is None else None,
+                "view": view,
                 "trees": [],
             }
             self._memory.mount(spec)
@@ -184,9 +190,8 @@ class ContainerTable:
             message["trees"] = [tree.errno or 0 if isinstance(tree, OSError) else 0 for tree in trees]
             opened += (open_trees := [tree for tree in trees if not isinstance(tree, OSError)])
             descriptors = {"pids": pids, "namespaces": pod.namespaces, "streams": (stdout, stderr), "memory": [memory]}
-            process = self._launch(
-                spec.id, spec, group, message, {**descriptors, "groups": members, "trees": open_trees}
-            )
+            descriptors |= {"groups": members, "trees": open_trees}
+            process = self._launch(spec.id, mounted, group, message, descriptors)
             container = self.running[spec.id] = Container(spec, process, group, directory, self.processes)
             container.memory = memory
         except BaseException:

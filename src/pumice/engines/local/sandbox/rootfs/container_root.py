@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.rootfs.host_root import HostRoot, HostView, look
+from pumice.engines.local.sandbox.rootfs.host_root import HostView, Look, Wanted, build
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.memory_volumes import volume_path
 from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, GuardedMount, HostMount, Source, Tree
 from pumice.engines.local.sandbox.sandbox_errors import DEVICE, IMAGE, StartError
-from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, ContainerSpec, Mount
+from pumice.engines.local.sandbox.specs import EMPTY_DIRECTORY, EMPTY_FILE, ContainerSpec, File, Mount
 
 # Of a container without a memory limit, so that no single one takes all memory, which no OOM killer gives back.
 _SHARE_OF_MEMORY = "25%"
@@ -60,7 +61,7 @@ def enter_root(spec: ContainerSpec, job: JobFilesystem, parts: Parts) -> list[st
     os.makedirs(work, 0o755, exist_ok=True)
     mount_points = ["/"]
     if parts.view is not None:
-        mount_points += HostRoot(root, layer, work, job.host).build(parts.view)
+        mount_points += build(parts.view, job.host, root, layer, work)
     elif spec.root.image is not None:
         _mount_image(spec.root.image, parts.lower, layer, work, root)
     job.kernel.mount(root, f"{job.build}/shm")
@@ -84,11 +85,24 @@ def make_read_only(mount_points: Sequence[str]) -> None:
 
 
 def view_host(spec: ContainerSpec, job: JobFilesystem) -> HostView:
-    """Return what a container sees of the host's file system; alike containers see the same."""
+    """Return what a container sees of the host's file system; made once for all that want the same."""
     targets = (*(mount.target for mount in spec.mounts), *(file.path for file in spec.files), spec.cwd, _VAR_TMP)
-    key = spec.hidden, targets
+    shared: tuple[File, ...] = ()
+    # A mount can be written to, even if the root cannot.
+    if not spec.root.read_only:
+        shared = tuple(file for file in spec.files if file.shared)
+        paths = {file.path for file in shared}
+        hidden = (path for path in spec.hidden_files if path not in paths and os.path.isfile(path))
+        shared += tuple(File(path, b"", 0o444) for path in hidden)
+    upper = job.upper_of(spec.root.upper)
+    key = Wanted(spec.hidden, targets, shared), upper is None
     if key not in job.views:
-        job.views[key] = look(job.host, *key)
+        directory = f"{job.skeletons}/view-{len(job.views)}"
+        os.mkdir(directory)
+        trial = directory if upper is None else f"{upper}.trial"
+        job.views[key] = Look(job.host, key[0], directory, trial).view
+        if upper is not None:
+            shutil.rmtree(trial, ignore_errors=True)
     return job.views[key]
 
 

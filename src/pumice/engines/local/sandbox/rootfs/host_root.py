@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, File
 
 _PRIVATE = {"tmp": 0o1777, "run": 0o755, "proc": 0o555, "sys": 0o555, "dev": 0o755, "home": 0o755, "root": 0o700}
 # Empty ones, which many programs and people expect.
@@ -35,122 +35,153 @@ class Host(NamedTuple):
 
 
 class HostView(NamedTuple):
-    """What of the host's file system a container gets, outer directories first. Plain values, which can be sent."""
+    """What a container gets of the host's file system, outer directories first. Plain values, which can be sent."""
 
-    hidden: Sequence[str]
-    wanted: Sequence[str]  # mount points that do not exist
     directories: list[tuple[str, int]]  # without content of the host, with their modes
     links: list[tuple[str, str]]
     overlays: list[tuple[str, int, list[str]]]  # with their modes and lower layers
-    files: list[str]
+    bound: list[str]  # read-only
+    placed: list[str]  # the files that a lower layer has instead of the host's
 
 
-def look(host: Host, hidden: Iterable[str], targets: Iterable[str]) -> HostView:
-    """Return what a container sees that has these directories hidden and needs these mount points."""
-    paths = {os.path.normpath(path) for path in hidden}
-    view = _new_view(
-        [*paths, *{os.path.realpath(path) for path in paths} - paths],
-        [os.path.realpath(target) for target in targets if not os.path.exists(target)],
-    )
-    with os.scandir(f"{host.root}/") as entries:
-        _add(view, host, [entry for entry in entries if entry.name in SYSTEM_DIRECTORIES])
-    return view
+class Wanted(NamedTuple):
+    """What a container wants of the host's file system. Those that want the same see the same.
+
+    `files` replace those of the host: a layer has them, so that a container needs no mount for each.
+    """
+
+    hidden: Sequence[str]  # directories
+    targets: Sequence[str]  # mount points
+    files: Sequence[File]
 
 
-def _new_view(hidden: Sequence[str], wanted: Sequence[str]) -> HostView:
-    return HostView(hidden, wanted, [], [], [], [])
+class Look:
+    """Looks at the host, and makes the layer in `directory`.
 
+    `trial`, which may be the same, is on the file system that the writable layers of the containers are on.
+    """
 
-def _add(view: HostView, host: Host, entries: Iterable[os.DirEntry[str]]) -> None:
-    for entry in entries:
-        path = entry.path.removeprefix(host.root)
-        if entry.is_symlink():
-            view.links.append((path, os.readlink(entry.path)))
-        elif entry.is_file():
-            view.files.append(path)
-        elif not entry.is_dir():
-            continue
-        elif path in view.hidden or not os.access(entry.path, os.R_OK | os.X_OK):
-            view.directories.append((path, 0o755))
-        else:
-            _add_directory(view, host, path, stat.S_IMODE(os.stat(entry.path).st_mode))
-
-
-def _add_directory(view: HostView, host: Host, path: str, mode: int) -> None:
-    source = host.root + path
-    lower = host.etc if path == "/etc" else source
-    with os.scandir(source) as content:
-        entries = list(content)
-    if not entries:
-        # The layer's own directory serves as well as an overlay.
-        view.directories.append((path, mode))
-    elif any(point.startswith(f"{lower.removeprefix(host.root)}/") for point in host.mount_points):
-        view.directories.append((path, mode))
-        _add(view, host, entries)
-    else:
-        skeleton = [host.skeleton + path] if host.skeleton and os.path.isdir(host.skeleton + path) else []
-        view.overlays.append((path, mode, [*skeleton, lower]))
-
-
-class HostRoot:
-    """Binds the writable layer as the root and mounts an overlay of host and layer over each of its directories."""
-
-    def __init__(self, root: str, layer: str, work: str, host: Host) -> None:
-        self._root = root
-        self._layer = layer
-        self._work = work
+    def __init__(self, host: Host, wanted: Wanted, directory: str, trial: str) -> None:
+        paths = {os.path.normpath(path) for path in wanted.hidden}
         self._host = host
-        self._overlays: list[str] = []
+        self._hidden = paths | {os.path.realpath(path) for path in paths}
+        self._missing = [os.path.realpath(target) for target in wanted.targets if not os.path.exists(target)]
+        self._files = wanted.files
+        self._directory = directory
+        self._trial = trial
+        self.view = HostView([], [], [], [], [])
+        with os.scandir(f"{host.root}/") as entries:
+            self._add([entry for entry in entries if entry.name in SYSTEM_DIRECTORIES])
 
-    def build(self, view: HostView) -> list[str]:
-        """Returns the directories with an overlay, each of which is a mount point."""
-        syscalls.bind_restricted(self._layer, self._root, syscalls.NO_SET_ID | syscalls.NO_DEVICES)
-        for name, mode in (_PRIVATE | _EMPTY).items():
-            self._make_directory(f"/{name}", mode)
-        self._show(view)
-        return self._overlays
+    def _add(self, entries: Iterable[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            path = entry.path.removeprefix(self._host.root)
+            if entry.is_symlink():
+                self.view.links.append((path, os.readlink(entry.path)))
+            elif entry.is_file():
+                self.view.bound.append(path)
+            elif entry.is_dir():
+                if path in self._hidden or not os.access(entry.path, os.R_OK | os.X_OK):
+                    self.view.directories.append((path, 0o755))
+                else:
+                    self._add_directory(path)
 
-    def _make_directory(self, path: str, mode: int) -> None:
-        """Its parents exist, and the umask is 0."""
+    def _add_directory(self, path: str) -> None:
+        source = self._host.root + path
+        mode = stat.S_IMODE(os.stat(source).st_mode)
+        lower = self._host.etc if path == "/etc" else source
+        with os.scandir(source) as content:
+            entries = list(content)
+        has_mounts = any(
+            point.startswith(f"{lower.removeprefix(self._host.root)}/") for point in self._host.mount_points
+        )
+        layers = [lower]
+        if self._host.skeleton and os.path.isdir(self._host.skeleton + path):
+            layers.insert(0, self._host.skeleton + path)
+        if not entries:
+            # The layer's own directory serves as well as an overlay.
+            self.view.directories.append((path, mode))
+        elif not has_mounts and self._is_accepted(layers):
+            placed = [file for file in self._files if file.path.startswith(f"{path}/") and self._is_plain(path, file)]
+            if placed:
+                layers.insert(0, self._place(path, placed))
+            self.view.overlays.append((path, mode, layers))
+        elif has_mounts or any(each.startswith(path + "/") for each in self._missing):
+            self.view.directories.append((path, mode))
+            self._add(entries)
+        else:
+            self.view.bound.append(path)
+
+    def _is_accepted(self, layers: Sequence[str]) -> bool:
+        """Return whether the kernel accepts such an overlay, whose file system may not support it."""
+        upper, work, root = f"{self._trial}/upper", f"{self._trial}/work", f"{self._directory}/root"
+        for each in (upper, work, root):
+            os.makedirs(each, exist_ok=True)
         try:
-            os.mkdir(self._root + path, mode)
-        except FileExistsError:
-            os.chmod(self._root + path, mode)
-
-    def _show(self, view: HostView) -> None:
-        for path, mode in view.directories:
-            self._make_directory(path, mode)
-        for path, target in view.links:
-            with suppress(FileExistsError):
-                os.symlink(target, self._root + path)
-        for path, mode, layers in view.overlays:
-            self._make_directory(path, mode)
-            if self._mount_overlay(path, layers):
-                continue
-            if any(each.startswith(path + "/") for each in view.wanted):
-                below = _new_view(view.hidden, view.wanted)
-                with os.scandir(self._host.root + path) as entries:
-                    _add(below, self._host, entries)
-                self._show(below)
-            else:
-                self._bind(path)
-        for path in view.files:
-            self._bind(path)
-
-    def _bind(self, path: str) -> None:
-        target = self._root + path
-        if not os.path.lexists(target):
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        syscalls.bind_restricted(self._host.root + path, target, _RESTRICTED)
-
-    def _mount_overlay(self, path: str, layers: Sequence[str]) -> bool:
-        """False where the kernel refuses it: the file system does not support overlays."""
-        work = f"{self._work}/{len(self._overlays)}"
-        with suppress(FileExistsError):
-            os.mkdir(work)
-        try:
-            syscalls.mount_overlay(layers, self._layer + path, work, self._root + path)
+            syscalls.mount_overlay(layers, upper, work, root)
         except OSError:
             return False
-        self._overlays.append(path)
+        syscalls.detach(root)
         return True
+
+    def _is_plain(self, top: str, file: File) -> bool:
+        """Return whether the host shows the directory of the file below `top`, at its own path, and the file if any."""
+        parents = [path := os.path.dirname(file.path)]
+        while path != top:
+            parents.append(path := os.path.dirname(path))
+        if any(path in self._hidden or os.path.islink(path) or not os.path.isdir(path) for path in parents):
+            return False
+        return not os.path.islink(file.path) and not os.path.isdir(file.path)
+
+    def _place(self, top: str, files: Sequence[File]) -> str:
+        """Return the directory of a lower layer that has these files."""
+        layer = f"{self._directory}/layer"
+        for file in files:
+            parent = ""
+            for name in os.path.dirname(file.path)[1:].split("/"):
+                parent += f"/{name}"
+                if not os.path.isdir(layer + parent):
+                    os.makedirs(layer + parent)
+                    # Of all layers that have it, the topmost decides.
+                    os.chmod(layer + parent, stat.S_IMODE(os.stat(self._host.root + parent).st_mode))
+            with open(layer + file.path, "wb") as writer:
+                writer.write(file.data)
+            os.chmod(layer + file.path, file.mode)
+            self.view.placed.append(file.path)
+        return layer + top
+
+
+def build(view: HostView, host: Host, root: str, layer: str, work: str) -> list[str]:
+    """Bind the writable layer as the root, and mount an overlay of host and layer over each of the host's directories.
+
+    The umask is 0. Returns the directories with an overlay, each of which is a mount point.
+    """
+    syscalls.bind_restricted(layer, root, syscalls.NO_SET_ID | syscalls.NO_DEVICES)
+    for name, mode in (_PRIVATE | _EMPTY).items():
+        _make_directory(f"{root}/{name}", mode)
+    for path, mode in view.directories:
+        _make_directory(root + path, mode)
+    for path, target in view.links:
+        with suppress(FileExistsError):
+            os.symlink(target, root + path)
+    for number, (path, mode, layers) in enumerate(view.overlays):
+        _make_directory(root + path, mode)
+        with suppress(FileExistsError):
+            os.mkdir(f"{work}/{number}")
+        syscalls.mount_overlay(layers, layer + path, f"{work}/{number}", root + path)
+    for path in view.bound:
+        source, target = host.root + path, root + path
+        if os.path.isdir(source):
+            _make_directory(target, 0o755)
+        elif not os.path.lexists(target):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+        syscalls.bind_restricted(source, target, _RESTRICTED)
+    return [path for path, _, _ in view.overlays]
+
+
+def _make_directory(path: str, mode: int) -> None:
+    """Its parents exist."""
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        os.chmod(path, mode)

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 from pumice.engines.local.sandbox import kernel_files, syscalls
@@ -42,7 +42,7 @@ class JobFilesystem(NamedTuple):
     host: Host
     all_users: bool
     images: dict[str, list[str]]  # the layers of those that were used
-    views: dict[tuple[tuple[str, ...], ...], HostView]  # by hidden directories and mount points
+    views: dict[Hashable, HostView]  # by what is the same for containers that have the same view
     attached: dict[str, str]  # directories of the host, and where they are
     trees: OpenTrees | None = None  # opens trees of the host, if the ids of the job are mapped
 
