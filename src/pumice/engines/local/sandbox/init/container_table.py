@@ -16,7 +16,6 @@ from pumice.engines.local.rpc.wire import Message, close_all
 from pumice.engines.local.sandbox import kernel_files, protocol
 from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
 from pumice.engines.local.sandbox.init.launcher import Launcher
-from pumice.engines.local.sandbox.init.memory_watchdog import Watchdog
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.init.usage import Measured
@@ -27,6 +26,7 @@ from pumice.engines.local.sandbox.memory.container_processes import (
     namespace,
     own_number,
 )
+from pumice.engines.local.sandbox.memory.memory_watchdog import Watchdog
 from pumice.engines.local.sandbox.memory.pod_memory import PodMemory
 from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
 from pumice.engines.local.sandbox.rootfs import container_root
@@ -169,10 +169,10 @@ class ContainerTable:
         opened: list[int] = []
         try:
             view = container_root.view_host(spec, self._job) if spec.root.image is None else None
-            placed = frozenset(view.placed if view is not None else ())
+            layered = frozenset(view.layered if view is not None else ())
             mounted = spec._replace(
-                files=tuple(file for file in spec.files if file.path not in placed),
-                hidden_files=tuple(path for path in spec.hidden_files if path not in placed),
+                files=tuple(file for file in spec.files if file.path not in layered),
+                hidden_files=tuple(path for path in spec.hidden_files if path not in layered),
             )
             files = _write_files(directory, mounted)
             memory = container_root.make_memory(spec)

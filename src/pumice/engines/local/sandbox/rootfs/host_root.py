@@ -41,7 +41,7 @@ class HostView(NamedTuple):
     links: list[tuple[str, str]]
     overlays: list[tuple[str, int, list[str]]]  # with their modes and lower layers
     bound: list[str]  # read-only
-    placed: list[str]  # the files that a lower layer has instead of the host's
+    layered: list[str]  # the files that a lower layer has instead of the host's
 
 
 class Wanted(NamedTuple):
@@ -102,9 +102,9 @@ class Look:
             # The layer's own directory serves as well as an overlay.
             self.view.directories.append((path, mode))
         elif not has_mounts and self._is_accepted(layers):
-            placed = [file for file in self._files if file.path.startswith(f"{path}/") and self._is_plain(path, file)]
-            if placed:
-                layers.insert(0, self._place(path, placed))
+            layered = [file for file in self._files if file.path.startswith(f"{path}/") and self._is_plain(path, file)]
+            if layered:
+                layers.insert(0, self._make_layer(path, layered))
             self.view.overlays.append((path, mode, layers))
         elif has_mounts or any(each.startswith(path + "/") for each in self._missing):
             self.view.directories.append((path, mode))
@@ -133,7 +133,7 @@ class Look:
             return False
         return not os.path.islink(file.path) and not os.path.isdir(file.path)
 
-    def _place(self, top: str, files: Sequence[File]) -> str:
+    def _make_layer(self, top: str, files: Sequence[File]) -> str:
         """Return the directory of a lower layer that has these files."""
         layer = f"{self._directory}/layer"
         for file in files:
@@ -147,7 +147,7 @@ class Look:
             with open(layer + file.path, "wb") as writer:
                 writer.write(file.data)
             os.chmod(layer + file.path, file.mode)
-            self.view.placed.append(file.path)
+            self.view.layered.append(file.path)
         return layer + top
 
 
