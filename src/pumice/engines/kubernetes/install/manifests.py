@@ -7,32 +7,37 @@ volume of their own, `kubectl drain` needs no further flag to move them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from pumice.engines.kubernetes.install import names, webhook_configurations
 from pumice.engines.kubernetes.install.crds import custom_resources
-from pumice.engines.kubernetes.install.permissions import Component, rbac_objects
+from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Component, rbac_objects
 from pumice.model.job import Manifest
 
 REPLICAS: Final = 2
 # The unprivileged account of the image.
 USER: Final = 65532
 _METRICS: Final = {"name": "metrics", "port": names.METRICS_PORT, "targetPort": "metrics"}
+_HTTPS: Final = {"name": "https", "port": 443, "targetPort": "https"}
 
 
-class _Component(Struct, frozen=True):
-    """The differences between controller and webhook."""
+class _Server(Struct, frozen=True):
+    """Where a component answers health checks, which ports its Service has, and how much memory it may use."""
 
-    label: str
-    name: str
-    arguments: tuple[str, ...]
-    port_name: str  # of its health checks
+    port_name: str
     port: int
     scheme: str
+    service_ports: tuple[Manifest, ...]
     memory: str
+
+
+_SERVERS: Final[Mapping[Component, _Server]] = {
+    "controller": _Server("health", names.HEALTH_PORT, "HTTP", (_METRICS,), "512Mi"),
+    "webhook": _Server("https", names.WEBHOOK_PORT, "HTTPS", (_HTTPS, _METRICS), "256Mi"),
+}
 
 
 class ComponentOptions(Struct, frozen=True):
@@ -65,59 +70,20 @@ def manifests(options: InstallOptions) -> Iterator[Manifest]:
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     yield from custom_resources(volcano=options.gang == "volcano")
     yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook, log_tails=options.keep_log_tails)
-    yield from _controller(options)
+    metrics = f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}"
+    tails = ["--keep-log-tails"] if options.keep_log_tails else []
+    listen = f"--listen=0.0.0.0:{names.HEALTH_PORT}"
+    yield from _workload("controller", options, [f"--gang={options.gang}", listen, metrics, *tails])
     if options.webhook:
-        yield from _webhook(options.namespace, options.of("webhook"), options.gang)
+        # Empty; the webhook fills it. Because it exists, the webhook needs no permission to create Secrets.
+        metadata = _metadata("webhook", options) | {"name": names.certificates(names.WEBHOOK)}
+        yield {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+        listen = f"--listen=0.0.0.0:{names.WEBHOOK_PORT}"
+        service = [f"--namespace={options.namespace}", f"--service={names.WEBHOOK}"]
+        yield from _workload("webhook", options, [listen, metrics, *service, f"--gang={options.gang}"])
         yield from webhook_configurations.by_service(options.namespace)
     if options.api_servers:
         yield from _network_policies(options)
-
-
-def _controller(options: InstallOptions) -> Iterator[Manifest]:
-    component = _Component(
-        label="controller",
-        name=names.CONTROLLER,
-        arguments=(
-            "controller",
-            f"--gang={options.gang}",
-            f"--listen=0.0.0.0:{names.HEALTH_PORT}",
-            f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}",
-            *(("--keep-log-tails",) if options.keep_log_tails else ()),
-        ),
-        port_name="health",
-        port=names.HEALTH_PORT,
-        scheme="HTTP",
-        memory="512Mi",
-    )
-    yield from _workload(component, options.namespace, options.of("controller"), [_METRICS])
-
-
-def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:
-    component = _Component(
-        label="webhook",
-        name=names.WEBHOOK,
-        arguments=(
-            "webhook",
-            f"--listen=0.0.0.0:{names.WEBHOOK_PORT}",
-            f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}",
-            f"--namespace={namespace}",
-            f"--service={names.WEBHOOK}",
-            f"--gang={gang}",
-        ),
-        port_name="https",
-        port=names.WEBHOOK_PORT,
-        scheme="HTTPS",
-        memory="256Mi",
-    )
-    # Empty; the webhook fills it. Because it exists, the webhook needs no permission to create Secrets.
-    yield {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": _metadata(component, namespace) | {"name": names.certificates(names.WEBHOOK)},
-        "type": "Opaque",
-    }
-    https = {"name": "https", "port": 443, "targetPort": "https"}
-    yield from _workload(component, namespace, options, [https, _METRICS])
 
 
 def _network_policies(options: InstallOptions) -> Iterator[Manifest]:
@@ -127,64 +93,60 @@ def _network_policies(options: InstallOptions) -> Iterator[Manifest]:
         "from": [{"ipBlock": {"cidr": cidr}} for cidr in options.api_servers],
         "ports": [{"port": names.WEBHOOK_PORT, "protocol": "TCP"}],
     }
-    components = [("controller", names.CONTROLLER, [metrics])]
+    components: dict[Component, list[Manifest]] = {"controller": [metrics]}
     if options.webhook:
-        components.append(("webhook", names.WEBHOOK, [reviews, metrics]))
-    for label, name, ingress in components:
+        components["webhook"] = [reviews, metrics]
+    for component, ingress in components.items():
         yield {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": {"name": name, "namespace": options.namespace, "labels": names.labels(label)},
+            "metadata": _metadata(component, options),
             "spec": {
-                "podSelector": {"matchLabels": names.labels(label)},
+                "podSelector": {"matchLabels": names.labels(component)},
                 "policyTypes": ["Ingress"],
                 "ingress": ingress,
             },
         }
 
 
-def _workload(
-    component: _Component, namespace: str, options: ComponentOptions, ports: list[Manifest]
-) -> Iterator[Manifest]:
-    metadata, selector = _metadata(component, namespace), names.labels(component.label)
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": selector, "ports": ports}}
+def _workload(component: Component, options: InstallOptions, arguments: Sequence[str]) -> Iterator[Manifest]:
+    metadata, selector, chosen = _metadata(component, options), names.labels(component), options.of(component)
+    service = {"selector": selector, "ports": list(_SERVERS[component].service_ports)}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service}
     yield {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
-            "replicas": options.replicas,
+            "replicas": chosen.replicas,
             "selector": {"matchLabels": selector},
-            "template": {"metadata": {"labels": selector}, "spec": _pod(component, options, selector)},
+            "template": {"metadata": {"labels": selector}, "spec": _pod(component, chosen, arguments)},
         },
     }
-    yield {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata,
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": selector}},
-    }
+    budget = {"minAvailable": 1, "selector": {"matchLabels": selector}}
+    yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": budget}
 
 
-def _metadata(component: _Component, namespace: str) -> Manifest:
-    return {"name": component.name, "namespace": namespace, "labels": names.labels(component.label)}
+def _metadata(component: Component, options: InstallOptions) -> Manifest:
+    return {"name": ACCOUNTS[component], "namespace": options.namespace, "labels": names.labels(component)}
 
 
-def _pod(component: _Component, options: ComponentOptions, selector: Mapping[str, str]) -> Manifest:
+def _pod(component: Component, options: ComponentOptions, arguments: Sequence[str]) -> Manifest:
+    server = _SERVERS[component]
     # No CPU limit: throttling would delay work when there is the most of it.
-    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}}
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": server.memory}}
     container = {
-        "name": component.label,
+        "name": component,
         "image": options.image,
-        "args": [*component.arguments, *options.flags],
+        "args": [component, *arguments, *options.flags],
         "ports": [
-            {"name": component.port_name, "containerPort": component.port},
+            {"name": server.port_name, "containerPort": server.port},
             {"name": "metrics", "containerPort": names.METRICS_PORT},
         ],
         "resources": dict(options.resources) or resources,
-        "livenessProbe": _probe(component, "/healthz", period=10, failures=6),
-        "readinessProbe": _probe(component, "/readyz", period=5, failures=2),
-        "startupProbe": _probe(component, "/healthz", period=2, failures=30),
+        "livenessProbe": _probe(server, "/healthz", period=10, failures=6),
+        "readinessProbe": _probe(server, "/readyz", period=5, failures=2),
+        "startupProbe": _probe(server, "/healthz", period=2, failures=30),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -192,7 +154,7 @@ def _pod(component: _Component, options: ComponentOptions, selector: Mapping[str
         },
     }
     return {
-        "serviceAccountName": component.name,
+        "serviceAccountName": ACCOUNTS[component],
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER,
@@ -204,16 +166,16 @@ def _pod(component: _Component, options: ComponentOptions, selector: Mapping[str
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": dict(selector)},
+                "labelSelector": {"matchLabels": names.labels(component)},
             }
         ],
         "containers": [container],
     }
 
 
-def _probe(component: _Component, path: str, *, period: int, failures: int) -> Manifest:
+def _probe(server: _Server, path: str, *, period: int, failures: int) -> Manifest:
     return {
-        "httpGet": {"path": path, "port": component.port_name, "scheme": component.scheme},
+        "httpGet": {"path": path, "port": server.port_name, "scheme": server.scheme},
         "periodSeconds": period,
         "timeoutSeconds": 5,
         "failureThreshold": failures,
