@@ -20,7 +20,7 @@ from pumice.admission.admit import admit
 from pumice.client.job_files import as_stored, render
 from pumice.plugins.mpi import HOSTFILE
 from pumice.plugins.tensorflow import PORT_NAME
-from pumice.reconcile.podgroup import pod_group
+from pumice.reconcile.gangs import pod_group
 from tests.builders import a_context
 from tests.conformance.reduced import reduced_objects, reduced_pod
 

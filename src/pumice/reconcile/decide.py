@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from pumice.model.job import JobStatus
 from pumice.model.snapshot import Snapshot
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import INVALID_JOB, Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.deadlines import expiry, requeue_after
-from pumice.reconcile.decision import Decision, DeleteJob, DeletePod, EngineCommand, RemoveCommand
+from pumice.reconcile.decision import Decision, DeleteJob, DeletePod, EngineCommand, JobEvent, RemoveCommand, Severity
 from pumice.reconcile.events import events_for
-from pumice.reconcile.invalid_job import reject
 from pumice.reconcile.ledger import read_ledger, write_ledger
 from pumice.reconcile.ledger_update import record_successes
 from pumice.reconcile.occurrences import occurrences
@@ -27,8 +27,18 @@ from pumice.reconcile.reasons import waiting_reason
 from pumice.reconcile.requested_action import choose_request, stale_commands
 from pumice.reconcile.sanitize import sanitize_ledger, sanitize_status
 from pumice.reconcile.state import WANTS_PODS, State, with_status
-from pumice.reconcile.transition import apply_transition, choose_transition, enter_phase, running_duration
+from pumice.reconcile.transition import (
+    LONGEST_MESSAGE,
+    apply_transition,
+    choose_transition,
+    enter_phase,
+    running_duration,
+    shortened,
+)
 from pumice.reconcile.waiting_pods import Wait
+
+# A finding quotes the value that it found, which may be of any length.
+LONGEST_ERROR: Final = 1_000
 
 
 def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
@@ -106,3 +116,28 @@ def _status(state: State, wait: Wait, plugins: Sequence[Base], now: dt.datetime)
         running_duration=running_duration(status, state.ledger),
         controlled_resources=write_ledger(replace(state.ledger, others=volcano_markers(state, plugins))),
     )
+
+
+def reject(snapshot: Snapshot, now: dt.datetime) -> Decision:
+    """A job that was stored without the webhook and is invalid: its status says so; nothing is created or deleted."""
+    status = snapshot.job.status
+    message = _listed(snapshot.errors)
+    is_known = status.state.reason == INVALID_JOB and status.state.message == message
+    events = () if is_known else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
+    phase = Phase(status.state.phase)
+    status = enter_phase(status, phase, INVALID_JOB, message, now)
+    # The API server rejects a negative number, which is one of the findings.
+    least = max(0, snapshot.job.spec.min_available)
+    return Decision(msgspec.structs.replace(status, min_available=least), events=events)
+
+
+def _listed(errors: Sequence[str]) -> str:
+    """All findings, or as many as fit, and the number of the others."""
+    listed, room = [], LONGEST_MESSAGE - len("; and 999999999 more")
+    for error in errors:
+        listed.append(shortened(error, LONGEST_ERROR))
+        room -= len(listed[-1]) + len("; ")
+        if room < 0:
+            listed[-1] = f"and {len(errors) - len(listed) + 1} more"
+            break
+    return "; ".join(listed)

@@ -19,7 +19,7 @@ from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.slot import slots
 from pumice.plugins.registry import Registry
 from pumice.plugins.shaping import owned_objects, pods, shaped_pod
-from pumice.reconcile.podgroup import pod_group
+from pumice.reconcile.gangs import pod_group
 from tests.builders import NAMESPACE, UID, a_context
 from tests.strategies import any_documents, good_documents, wild_documents
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.model.job import DependsOn
-from pumice.reconcile.podgroup import pod_group
+from pumice.reconcile.gangs import pod_group
 from tests.builders import a_container, a_job, a_task, a_template
 
 ONE_CPU = a_template(a_container(resources={"requests": {"cpu": "1"}}))

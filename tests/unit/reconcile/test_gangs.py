@@ -12,8 +12,7 @@ from pumice.model.vocabulary import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GAN
 from pumice.plugins.base import PluginError
 from pumice.plugins.provenance import trace_pod
 from pumice.plugins.shaping import shaped_pod
-from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, pod_groups
-from pumice.reconcile.podgroup import pod_group
+from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, pod_group, pod_groups
 from tests.builders import OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
 KUBE_KEY, VOLCANO_KEY = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"

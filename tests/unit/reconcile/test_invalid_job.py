@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from pumice.reconcile.decide import reject
 from pumice.reconcile.decision import JobEvent, Severity
-from pumice.reconcile.invalid_job import reject
 from pumice.reconcile.transition import LONGEST_MESSAGE
 from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job
 

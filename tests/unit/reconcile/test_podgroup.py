@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
-from pumice.reconcile.podgroup import min_resources, pod_group
+from pumice.reconcile.gangs import min_resources, pod_group
 from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
 

@@ -11,9 +11,9 @@ from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobState, JobStatus, LifecyclePolicy
 from pumice.model.snapshot import ContainerEnd, ObservedGroup, ObservedPod, PodPhase, Snapshot
 from pumice.model.vocabulary import Action, Event
+from pumice.reconcile.gangs import pod_group
 from pumice.reconcile.ledger import Ledger, write_ledger
 from pumice.reconcile.occurrences import Occurrence
-from pumice.reconcile.podgroup import pod_group
 from pumice.reconcile.policies import Match
 from pumice.reconcile.state import State
 from tests.builders import a_job, a_task
