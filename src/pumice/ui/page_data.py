@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -105,8 +105,8 @@ class PageData:
             return await self.jobs.listing(group, q, after)
 
     async def job(self, uid: str) -> Job:
-        async with self._lock:
-            return await self.jobs.job(await self.runs.observe(uid))
+        async with self._observe(uid) as seen:
+            return await self.jobs.job(seen)
 
     async def job_view(self, frame: Frame, query: JobQuery) -> JobView:
         """Return a page of one job, with what its tab shows; `with_logs` adds the logs."""
@@ -126,10 +126,16 @@ class PageData:
         view = replace(view, timeline=await self.timeline(query), pods=await self.pods(query))
         return replace(view, metrics=await self.metrics(blamed))
 
+    @asynccontextmanager
+    async def _observe(self, uid: str) -> AsyncIterator[Observed]:
+        """Hold the lock while a run is looked at."""
+        async with self._lock:
+            yield await self.runs.observe(uid)
+
     async def _read(self, uid: str, work: Callable[[Observed], T]) -> T:
         """Call a function of a run in a thread."""
-        async with self._lock:
-            return await asyncio.to_thread(work, await self.runs.observe(uid))
+        async with self._observe(uid) as seen:
+            return await asyncio.to_thread(work, seen)
 
     async def timeline(self, query: JobQuery) -> Timeline:
         now = self.backend.now()
@@ -141,8 +147,7 @@ class PageData:
         return await self._read(query.uid, work)
 
     async def pods(self, query: JobQuery) -> PodPage:
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             history, attempt = seen.history, _attempt(seen, query)
             states = await asyncio.to_thread(attempt_states, history, attempt or history.attempt, over=seen.is_over)
             samples = await self._series(seen.ref).read(states.attempt)
@@ -151,8 +156,7 @@ class PageData:
             return await asyncio.to_thread(pod_page, history, states, query.after, PodFacts(samples, ranks, addresses))
 
     async def metrics(self, query: JobQuery) -> Metrics:
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             attempt = _attempt(seen, query)
             key = (seen.ref, attempt, query.pod, query.step)
             series = self._series(seen.ref)
@@ -165,8 +169,7 @@ class PageData:
             return self._plots.keep(key, (size, plots))[1]
 
     async def rendered(self, query: JobQuery) -> Rendered:
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             attempt = _attempt(seen, query)
             found = await asyncio.to_thread(self._rendered.rendered, seen.history, query.pod, attempt, query.compare)
             created = None if found.message else await self.observer.manifest(seen.ref, found.pod, attempt)
@@ -176,8 +179,7 @@ class PageData:
         return await self._read(query.uid, lambda seen: policies(seen.history))
 
     async def file(self, query: JobQuery) -> File:
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             document = await self.observer.document(seen)
             return await asyncio.to_thread(file, seen.history, document)
 
@@ -194,13 +196,11 @@ class PageData:
         return await self._read(query.uid, page)
 
     async def action_plan(self, uid: str, name: str) -> ActionPlan:
-        async with self._lock:
-            seen = await self.runs.observe(uid)
+        async with self._observe(uid) as seen:
             return await asyncio.to_thread(action_plan, seen, name, await self.observer.refusals(seen))
 
     async def act(self, uid: str, name: str) -> ActionResult:
-        async with self._lock:
-            seen = await self.runs.observe(uid)
+        async with self._observe(uid) as seen:
             refusals = await self.observer.refusals(seen)
         try:
             result = await act(self.backend, seen, name, refusals)
@@ -225,8 +225,7 @@ class PageData:
     async def _open_log(self, query: JobQuery) -> tuple[RunLog, LogFilter]:
         """Return the log of a run with the lines that were printed by now. The lock of the logs is held."""
         index = await self.runs.log(query.uid)
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             marks, newest = seen.history.events.marks[len(index.marks) :], seen.history.seq
             chosen = query.log_filter(seen.history.attempt)
         await asyncio.to_thread(index.number, marks, newest)
@@ -296,8 +295,7 @@ class PageData:
 
     async def changed_job(self, query: JobQuery, at: JobPosition) -> tuple[JobPosition, Changes]:
         """Return what has changed in a job since a position, and the position now."""
-        async with self._lock:
-            seen = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as seen:
             history = seen.history
             samples = await self._series(seen.ref).samples.size()
             now = JobPosition(history.seq, at.lines, samples)
@@ -314,8 +312,7 @@ class PageData:
 
     async def changed_waiting(self, query: JobQuery, seen: Waiting | None) -> tuple[Waiting | None, Changes]:
         """Return why a job waits, and a change if that was not seen: the journal says nothing about the queue."""
-        async with self._lock:
-            run = await self.runs.observe(query.uid)
+        async with self._observe(query.uid) as run:
             now = await self.jobs.waiting(run, with_queue=True)
             return now, [] if now is None or now == seen else [("job", await self.jobs.job(run))]
 

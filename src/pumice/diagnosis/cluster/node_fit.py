@@ -110,15 +110,12 @@ def _rank(fit: NodeFit) -> tuple[bool, int, int, float, str]:
 
 
 def _tolerates(spec: Manifest, taint: Taint) -> bool:
-    return any(_matches(toleration, taint) for toleration in spec.get("tolerations") or ())
-
-
-def _matches(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
-    if effect not in ("", taint.effect) or key not in ("", taint.key):
-        return False
-    operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and (toleration.get("value") or "") == taint.value)
+    for each in spec.get("tolerations") or ():
+        key, effect, operator, value = (each.get(name) or "" for name in ("key", "effect", "operator", "value"))
+        is_equal = operator in ("", "Equal") and value == taint.value
+        if key in ("", taint.key) and effect in ("", taint.effect) and (operator == "Exists" or is_equal):
+            return True
+    return False
 
 
 def _unmatched(spec: Manifest, node: Node) -> Iterator[str]:
@@ -132,7 +129,11 @@ def _unmatched(spec: Manifest, node: Node) -> Iterator[str]:
     )
     terms = (affinity or {}).get("nodeSelectorTerms") or []
     if affinity and not any(_term_matches(term, node) for term in terms):
-        yield "nodeAffinity " + " or ".join(_term_text(term) for term in terms)
+        texts = []
+        for term in terms:
+            wanted = [*(term.get("matchExpressions") or []), *(term.get("matchFields") or [])]
+            texts.append(" and ".join(map(_expression_text, wanted)))
+        yield "nodeAffinity " + " or ".join(texts)
 
 
 def _term_matches(term: Mapping[str, Any], node: Node) -> bool:
@@ -172,10 +173,6 @@ def _compares(operator: str, found: str | None, wanted: Sequence[str]) -> bool:
     return left > right if operator == "Gt" else left < right
 
 
-def _term_text(term: Mapping[str, Any]) -> str:
-    texts = []
-    for each in [*(term.get("matchExpressions") or []), *(term.get("matchFields") or [])]:
-        values = each.get("values") or []
-        shown = f" ({', '.join(values)})" if values else ""
-        texts.append(f"{each.get('key')} {each.get('operator')}{shown}")
-    return " and ".join(texts)
+def _expression_text(expression: Mapping[str, Any]) -> str:
+    values = expression.get("values") or []
+    return f"{expression.get('key')} {expression.get('operator')}" + (f" ({', '.join(values)})" if values else "")

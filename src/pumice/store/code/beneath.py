@@ -75,6 +75,12 @@ class Directory:
             raise OSError(0, "is not a file", path)
         return descriptor
 
+    def create(self, path: str, mode: int) -> int:
+        """Make a file and open it for writing; its directory exists. A link is not followed. Raises OSError."""
+        above, _, name = path.rpartition("/")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(_checked(name), flags, mode, dir_fd=self.directory(above))
+
     def read(self, path: str, most: int) -> bytes:
         """Return the content of a regular file. Raises TooLargeError and other OSErrors."""
         descriptor = self.open(path)

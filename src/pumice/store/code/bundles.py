@@ -132,12 +132,8 @@ def _write(top: Directory, entry: tarfile.TarInfo, content: bytes) -> None:
             os.mkdir(part, dir_fd=top.directory(parent))
         except FileExistsError:
             continue
-    parent_descriptor = top.directory(above)
     if entry.issym():
-        os.symlink(entry.linkname, name, dir_fd=parent_descriptor)
+        os.symlink(entry.linkname, name, dir_fd=top.directory(above))
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(
-        os.open(name, flags, 0o755 if entry.mode & 0o100 else 0o644, dir_fd=parent_descriptor), "wb"
-    ) as file:
+    with os.fdopen(top.create(entry.name, 0o755 if entry.mode & 0o100 else 0o644), "wb") as file:
         file.write(content)

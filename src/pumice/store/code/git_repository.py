@@ -130,23 +130,19 @@ def _open(top: str, stack: ExitStack) -> tuple[Directory, Directory]:
         raise GitError(f"{git} leads to {target!r}, which is no repository")
     own = stack.enter_context(Directory(path, follow=False))
     if (back := own.read_if_there("gitdir", _SMALL)) is not None:
-        return own, _common_of_worktree(git, path, own, back, stack)
+        # The repository of a linked working tree. It must name the working tree: a pod can name any repository.
+        parent, _, _ = path.rpartition("/worktrees/")
+        common = (own.read_if_there("commondir", _SMALL) or b"").decode("utf-8", "surrogateescape").strip()
+        claims = os.path.normpath(back.decode("utf-8", "surrogateescape").strip())
+        if claims != git or not parent or _joined(path, common) != parent:
+            raise GitError(f"{git} leads to {path}, which does not belong to it, and is refused")
+        return own, stack.enter_context(Directory(parent, follow=False))
     # A submodule, whose repository names it.
     worktree = _worktree(own.read_if_there("config", _CONFIG) or b"")
     above, inside, _ = path.partition("/.git/modules/")
     if not inside or not top.startswith(f"{above}/") or worktree is None or _joined(path, worktree) != top:
         raise GitError(f"{git} leads to {path}, which does not belong to it, and is refused")
     return own, own
-
-
-def _common_of_worktree(git: str, path: str, own: Directory, back: bytes, stack: ExitStack) -> Directory:
-    """Open the repository of a linked working tree. It must name the working tree: a pod can name any repository."""
-    parent, _, _ = path.rpartition("/worktrees/")
-    common = (own.read_if_there("commondir", _SMALL) or b"").decode("utf-8", "surrogateescape").strip()
-    claims = os.path.normpath(back.decode("utf-8", "surrogateescape").strip())
-    if claims != git or not parent or _joined(path, common) != parent:
-        raise GitError(f"{git} leads to {path}, which does not belong to it, and is refused")
-    return stack.enter_context(Directory(parent, follow=False))
 
 
 def _worktree(config: bytes) -> str | None:
@@ -168,7 +164,7 @@ def _head(own: Directory, common: Directory) -> tuple[str, str]:
     content = own.read_if_there("HEAD", _SMALL)
     if content is None:
         raise GitError(f"{own.path} has no HEAD")
-    text, branch = _text(content), ""
+    text, branch = content.decode("utf-8", "replace").strip(), ""
     for _ in range(_HOPS):
         if _ID.fullmatch(text):
             return text, branch
@@ -181,9 +177,5 @@ def _head(own: Directory, common: Directory) -> tuple[str, str]:
             packed = common.read_if_there("packed-refs", _PACKED_REFS) or b""
             found = re.search(rb"(?m)^([0-9a-f]{40}) " + re.escape(name.encode()) + rb"$", packed)
             return found[1].decode() if found else "", branch
-        text = _text(loose)
+        text = loose.decode("utf-8", "replace").strip()
     raise GitError(f"{own.path}/HEAD leads in a circle")
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "replace").strip()

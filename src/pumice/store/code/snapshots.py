@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -158,15 +157,10 @@ def adopt_snapshot(settings: Settings, run_directory: Path, uid: str) -> Snapsho
 
 def created_files(run_directory: Path, snapshot: Snapshot) -> list[str]:
     """Return the paths of what pods created among the code, up to a number; of what cannot be read, nothing."""
-    paths = itertools.islice(_created(run_directory, snapshot), _MOST_CREATED)
-    return [path.encode("utf-8", "backslashreplace").decode() for path in paths]
-
-
-def _created(run_directory: Path, snapshot: Snapshot) -> Iterator[str]:
     known = set(msgspec.json.decode((run_directory / SNAPSHOT_LIST).read_bytes(), type=list[str]))
     known.update(snapshot.live)
-    waiting = [""]
-    while waiting:
+    found, waiting = list[str](), [""]
+    while waiting and len(found) < _MOST_CREATED:
         base = waiting.pop()
         below = []
         with suppress(OSError), os.scandir(snapshot.directory / base) as listing:
@@ -175,8 +169,9 @@ def _created(run_directory: Path, snapshot: Snapshot) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     below += [f"{path}/"] if entry.name != _CACHE and path not in known else []
                 elif path not in known:
-                    yield entry.path
+                    found.append(entry.path.encode("utf-8", "backslashreplace").decode())
         waiting += reversed(below)
+    return found[:_MOST_CREATED]
 
 
 def _copy(live: Directory, copy: Directory, path: str, most: int) -> int:
@@ -198,9 +193,8 @@ def _copy(live: Directory, copy: Directory, path: str, most: int) -> int:
         os.symlink(target_of_link, name, dir_fd=_make_directories(live, copy, above))
         return 0
     try:
-        parent = _make_directories(live, copy, above)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(name, flags, 0o600, dir_fd=parent)
+        _make_directories(live, copy, above)
+        target = copy.create(path, 0o600)
         try:
             _copy_content(source, target, most, path)
             os.fchmod(target, found.st_mode & 0o777)
@@ -251,7 +245,7 @@ def _make_mount_point(live: Directory, copy: Directory, path: str) -> bool:
         if is_directory:
             os.mkdir(name, dir_fd=parent)
         else:
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=parent))
+            os.close(copy.create(path, 0o644))
     except FileExistsError:
         return stat.S_ISDIR(copy.stat(path).st_mode) == is_directory
     except OSError:

@@ -90,9 +90,7 @@ def once_per_machine(state: Path, warn: Callable[[str], None]) -> Callable[[str]
         except FileExistsError:
             return
         except OSError:
-            # Warn without a marker: better twice than never.
-            warn(message)
-        else:
-            warn(message)
+            pass  # better twice than never
+        warn(message)
 
     return warn_once

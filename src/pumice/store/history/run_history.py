@@ -80,7 +80,6 @@ class Fired(Struct, frozen=True):
     time: dt.datetime
     attempt: int
     event: JobEvent
-    phase: str
     spent: int
 
 
@@ -294,7 +293,7 @@ class RunHistory(Struct):
             self.first_running = self.first_running or time
         if event.acted is not None:
             self.attempts[-1].acted = event.acted
-            self.fired.append(Fired(time, event.attempt, event.acted, state.phase, self.spent))
+            self.fired.append(Fired(time, event.attempt, event.acted, self.spent))
         # A suspended run continues in the same attempt.
         self.attempts[-1].end = (self.attempts[-1].end or time) if state.phase in _ENDS else None
 

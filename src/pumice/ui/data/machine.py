@@ -40,6 +40,13 @@ def info(capacity: Capacity, scope: str, now: dt.datetime, notices: Sequence[str
 def waiting(capacity: Capacity, found: WaitingRun, record: RunRecord, *, with_queue: bool = False) -> Waiting:
     """Return why a run waits."""
     why = found.why
+    hints = [Hint(text=each.text, command=each.command or "") for each in why.hints]
+    if not hints and capacity.host and why.code is WhyCode.RESOURCES and why.position is None:
+        # It does not fit the empty machine.
+        text = "It wants more than this machine has. Lowered to what there is, it runs:"
+        file = "FILE" if record.marks is None else record.file
+        after = f" -- {shown_words(record.args)}" if record.args else ""
+        hints.append(Hint(text=text, command=f"pumice submit {file} --fit{after}"))
     needs = [_shortage(capacity, why, name, amount) for name, amount in found.demand.items()]
     return Waiting(
         code=why.code,
@@ -51,8 +58,7 @@ def waiting(capacity: Capacity, found: WaitingRun, record: RunRecord, *, with_qu
         drains_at=why.drains_at,
         behind=why.behind or "",
         short=tuple(sorted(needs, key=lambda each: (each.short == "", each.resource))),
-        hints=tuple(Hint(text=each.text, command=each.command or "") for each in why.hints)
-        or _never_fits(capacity, record, why),
+        hints=tuple(hints),
         queue=tuple(_entries(capacity, record)) if with_queue else (),
         evidence=tuple(
             Evidence(subject=f"{each.kind} {each.name}".strip(), field=each.field, since=each.since, text=each.text)
@@ -110,16 +116,6 @@ def _entries(capacity: Capacity, record: RunRecord) -> Iterator[QueueEntry]:
             needs=needs_text(other.demand, 0),
             is_this=other.uid == record.uid,
         )
-
-
-def _never_fits(capacity: Capacity, record: RunRecord, why: Why) -> tuple[Hint, ...]:
-    """Return what starts a run that does not fit the empty machine; nothing for one that does."""
-    if not capacity.host or why.code is not WhyCode.RESOURCES or why.position is not None:
-        return ()
-    text = "It wants more than this machine has. Lowered to what there is, it runs:"
-    file = "FILE" if record.marks is None else record.file
-    after = f" -- {shown_words(record.args)}" if record.args else ""
-    return (Hint(text=text, command=f"pumice submit {file} --fit{after}"),)
 
 
 def needs_text(amounts: Mapping[str, Quantity], gpus: int) -> str:

@@ -14,7 +14,6 @@ from pumice.diagnosis.pod_ends import how_it_ended, one_line
 from pumice.model.units import elapsed_text
 from pumice.store.history.pod_life import PodLife
 from pumice.store.history.run_history import RunHistory
-from pumice.store.run_record import RunStatus
 from pumice.ui.data.states import AttemptStates, attempt_states
 from pumice.ui.detail_values import FailureMark, Lifeline, Segment, StateCounts, Timeline
 from pumice.ui.queries import JobQuery
@@ -44,7 +43,13 @@ def timeline(seen: Observed, asked: JobQuery, now: dt.datetime, last_lines: Mapp
     states = {each: attempt_states(history, each, over=over) for each in {life.attempt for life in lives}}
     created = history.record.created
     live = not over and (attempt in (0, history.attempt))
-    end = now if live else _end(history, status, attempt, lives) or now
+    end = now
+    if not live:
+        # When the last thing happened in an attempt, or in the run.
+        ends = [each.end for each in history.attempts if attempt in (0, each.number) and each.end is not None]
+        ends += [life.ended for life in lives if life.ended is not None]
+        ends += [status.finished] if status.finished is not None and attempt in (0, history.attempt) else []
+        end = max([*ends, *(life.changed for life in lives[-1:])], default=now)
     begin = chosen[0].start if chosen else status.started or created
     end = max(end, begin)
     lines = _lifelines(history, states, lives, live=live)
@@ -70,16 +75,6 @@ def timeline(seen: Observed, asked: JobQuery, now: dt.datetime, last_lines: Mapp
 
 def _state(states: _Attempts, life: PodLife) -> PodState:
     return states[life.attempt].states.get(life.name, PodState.STOPPED)
-
-
-def _end(history: RunHistory, status: RunStatus, attempt: int, lives: Sequence[PodLife]) -> dt.datetime | None:
-    """Return when the last thing happened in an attempt, or in the run."""
-    ends = [each.end for each in history.attempts if attempt in (0, each.number) and each.end is not None]
-    ends += [life.ended for life in lives if life.ended is not None]
-    if status.finished is not None and attempt in (0, history.attempt):
-        ends.append(status.finished)
-    ends += [life.changed for life in lives[-1:]]
-    return max(ends, default=None)
 
 
 def _lifelines(history: RunHistory, states: _Attempts, lives: Sequence[PodLife], *, live: bool) -> list[Lifeline]:
