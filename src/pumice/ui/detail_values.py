@@ -133,16 +133,16 @@ class LogFilter(Value, frozen=True):
     stream: str = ""
 
 
-class LogLine(Value, frozen=True):
+class LogLine(Value, frozen=True, kw_only=True):
     """`number` counts the lines of the selection from 0; `seq` is that of the batch, and stable."""
 
     number: int
     seq: int
     time: dt.datetime | None
-    pod: str  # empty for a line of Pumice itself
+    pod: str = ""  # empty for a line of Pumice itself
     task: str
-    container: str
-    stream: str
+    container: str = ""
+    stream: str = ""
     text: str
     attempt: int
     restart: int = 0

@@ -87,19 +87,9 @@ def _read(content: bytes, late: Callable[[], bool]) -> list[IndexEntry]:
             raise GitError(_SPLIT)
         if not is_inside(text):
             raise GitError("its index names a path outside of the directory")
-        entries.append(
-            IndexEntry(
-                text,
-                mode,
-                object_id,
-                seconds * 10**9 + nanoseconds,
-                size,
-                inode,
-                flags >> 12 & 3,
-                bool(more & _SKIP_WORKTREE),
-                bool(more & _INTENT_TO_ADD),
-            )
-        )
+        mtime, stage = seconds * 10**9 + nanoseconds, flags >> 12 & 3
+        sparse, intended = bool(more & _SKIP_WORKTREE), bool(more & _INTENT_TO_ADD)
+        entries.append(IndexEntry(text, mode, object_id, mtime, size, inode, stage, sparse, intended))
     _check_extensions(content, position)
     return entries
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -87,14 +87,8 @@ def read_directory(
             checkout = read_checkout(repository, directory)
         except LateError as error:
             assert repository is not None  # noqa: S101 - it has the index
-            return RunCode(
-                directory=directory,
-                top=repository.top,
-                commit=repository.commit,
-                branch=repository.branch,
-                missing=(f"which files differ from the commit: {error}",),
-                was_late=True,
-            )
+            missing = (f"which files differ from the commit: {error}",)
+            return RunCode(directory=directory, missing=missing, was_late=True, **_position(repository))
         except GitError as error:
             repository, checkout, notes = None, Checkout(), (f"the commit: {error}",)
         scan = scan_code(opened, checkout, scan_late or late, without)
@@ -137,9 +131,7 @@ class _Recording:
             self.was_late = True
         return RunCode(
             directory=self.directory.path,
-            top=repository.top if repository is not None else "",
-            commit=repository.commit if repository is not None else "",
-            branch=repository.branch if repository is not None else "",
+            **_position(repository),
             files=tuple(sorted(self.files, key=lambda file: file.path)),
             credentials=tuple(sorted(scan.credentials)),
             missing=tuple(scan.missing),
@@ -241,6 +233,12 @@ class _Recording:
             return file
         self.left -= size
         return replace(file, content=content) if patch is None else replace(file, patch=patch)
+
+
+def _position(repository: Repository | None) -> dict[str, Any]:
+    if repository is None:
+        return {}
+    return {"top": repository.top, "commit": repository.commit, "branch": repository.branch}
 
 
 class ReadFile(NamedTuple):

@@ -51,6 +51,7 @@ from pumice.ui.values import (
 PAGE: Final = 200
 _MOST_ROWS: Final = 1000
 _LONGEST_LINE: Final = 500
+_OF_RECORD: Final = ("uid", "name", "number", "namespace", "file", "created", "note", "mode", "host", "priority")
 _MOST_GONE: Final = 1000
 _RANKS: Final = {Group.ACTIVE: 0, Group.WAITING: 1, Group.SUSPENDED: 1}
 _SUFFIXES: Final = {1: "st", 2: "nd", 3: "rd"}
@@ -262,16 +263,11 @@ def _fields(seen: Observed, states: AttemptStates, waits: Waiting | None, now: d
     lead, text = _sentence(seen, status, (states, counts), waits)
     lost = history.damaged
     return {
-        "uid": record.uid,
+        **{name: getattr(record, name) for name in _OF_RECORD},
         "run": record.ref,
-        "name": record.name,
-        "number": record.number,
-        "namespace": record.namespace,
-        "file": record.file,
         "outcome": seen.outcome,
         "phase": status.phase,
         "group": group,
-        "created": record.created,
         "since": status.finished or since,
         "reason": status.reason,
         "message": status.text if status.outcome is Outcome.STOPPED else status.message,
@@ -288,11 +284,7 @@ def _fields(seen: Observed, states: AttemptStates, waits: Waiting | None, now: d
         "text": text,
         "lead": lead,
         "waiting": waits,
-        "note": record.note,
         "args": tuple(record.args),
-        "mode": record.mode,
-        "host": record.host,
-        "priority": record.priority,
         "exit_code": status.exit_code,
         "code": code_change_words(status.code_change) if status.code_change is not None else "",
         "hang": None if over else history.status.hang,

@@ -195,13 +195,8 @@ class RunLog:
             total=view.total,
             errors=sum(errors),
             buckets=tuple(
-                VolumeBucket(
-                    time=moment_of(begin + bucket * width),
-                    first=first[bucket],
-                    lines=lines[bucket],
-                    errors=errors[bucket],
-                )
-                for bucket in range(_BUCKETS)
+                VolumeBucket(time=moment_of(begin + at * width), first=first[at], lines=lines[at], errors=errors[at])
+                for at in range(_BUCKETS)
             ),
             complete=complete,
         )
@@ -258,16 +253,7 @@ def _line(
     moment = _moment(time)
     if mark is not None:
         return LogLine(
-            number=number,
-            seq=mark.seq,
-            time=moment,
-            pod="",
-            task=PUMICE,
-            container="",
-            stream="",
-            text=mark.text,
-            attempt=mark.attempt,
-            kind=mark.kind,
+            number=number, seq=mark.seq, time=moment, task=PUMICE, text=mark.text, attempt=mark.attempt, kind=mark.kind
         )
     execution = log.execution(row)
     redraws = 0

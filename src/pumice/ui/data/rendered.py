@@ -98,22 +98,19 @@ class RenderedPods:
 def _items(found: Explained, neighbour: Explained | None, other: Explained | None) -> list[RenderedItem]:
     beside = {} if neighbour is None else {trace.key: trace.value for trace in neighbour.traces}
     compared = {} if other is None else {trace.key: trace.value for trace in other.traces}
-    items = []
-    for trace in found.in_order():
-        value = compared.get(trace.key)
-        items.append(
-            RenderedItem(
-                heading=heading(trace),
-                kind=trace.kind,
-                container=trace.container,
-                name=trace.name or trace.kind,
-                value=trace.value,
-                by=trace.by,
-                why=found.why(trace),
-                line=found.line(trace),
-                per_pod=neighbour is not None and beside.get(trace.key) != trace.value,
-                other=value,
-                differs=other is not None and value != trace.value,
-            )
+    return [
+        RenderedItem(
+            heading=heading(trace),
+            kind=trace.kind,
+            container=trace.container,
+            name=trace.name or trace.kind,
+            value=trace.value,
+            by=trace.by,
+            why=found.why(trace),
+            line=found.line(trace),
+            per_pod=neighbour is not None and beside.get(trace.key) != trace.value,
+            other=compared.get(trace.key),
+            differs=other is not None and compared.get(trace.key) != trace.value,
         )
-    return items
+        for trace in found.in_order()
+    ]

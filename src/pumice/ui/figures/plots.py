@@ -160,25 +160,14 @@ def machine_meters(info: Info) -> tuple[Meter, ...]:
     capacity, held = info.capacity, [(each.job, each.resources) for each in info.reserved]
     memory = sum(each.memory for _, each in held) / KIB**3
     gpus = [(job, float(each.gpu_number or 0), str(each.gpu_number or 0)) for job, each in held]
+    cpu, sizes = cores(sum(each.cpu for _, each in held)), f"{memory:.1f}".removesuffix(".0")
+    devices = f"{sum(number for _, number, _ in gpus):g}"
+    by_cpu = _parts(capacity.cpu, [(job, each.cpu, cores(each.cpu)) for job, each in held])
+    by_size = _parts(capacity.memory, [(job, each.memory, size_text(each.memory)) for job, each in held])
     meters = (
-        Meter(
-            "CPU",
-            cores(sum(each.cpu for _, each in held)),
-            cores(capacity.cpu),
-            _parts(capacity.cpu, [(job, each.cpu, cores(each.cpu)) for job, each in held]),
-        ),
-        Meter(
-            "Memory",
-            f"{memory:.1f}".removesuffix(".0"),
-            f"{capacity.memory / KIB**3:.0f} GiB",
-            _parts(capacity.memory, [(job, each.memory, size_text(each.memory)) for job, each in held]),
-        ),
-        Meter(
-            "GPU",
-            f"{sum(number for _, number, _ in gpus):g}",
-            str(capacity.gpu_number),
-            _parts(capacity.gpu_number or 0, gpus),
-        ),
+        Meter("CPU", cpu, cores(capacity.cpu), by_cpu),
+        Meter("Memory", sizes, f"{capacity.memory / KIB**3:.0f} GiB", by_size),
+        Meter("GPU", devices, str(capacity.gpu_number), _parts(capacity.gpu_number or 0, gpus)),
     )
     limited = (capacity.cpu, capacity.memory, capacity.gpu_number)
     return tuple(meter for meter, limit in zip(meters, limited, strict=True) if limit)
