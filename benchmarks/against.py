@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.local import job_of
 from benchmarks.runs import store_finished_runs
 from pumice.engines.local.sandbox import syscalls
-from scripts.processor_time import processor_time
+from scripts.measuring import processor_time
 from scripts.setup import Python, ensure
 
 ROOT = Path(__file__).resolve().parents[1]

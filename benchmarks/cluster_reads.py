@@ -13,10 +13,8 @@ import asyncio
 import datetime as dt
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +25,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import JOBS
 from pumice.engines.kubernetes.auth.access import find_access
 from scripts import kubernetes_programs
+from scripts.measuring import processor_time, timed
 from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster, temporary_cluster
 
@@ -86,11 +85,11 @@ async def create(cluster: Cluster, count: int) -> None:
 
 def measured(command: Sequence[str], env: dict[str, str]) -> tuple[float, float, int]:
     """Run a program; return its seconds, its processor seconds and the lines that it printed."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=True, env=env)
-    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return took, used, done.stdout.count(b"\n")
+    times: list[float] = []
+    with processor_time() as used:
+        with timed(times):
+            done = subprocess.run(command, capture_output=True, check=True, env=env)
+        return times[0], used(), done.stdout.count(b"\n")
 
 
 def peak_memory(command: Sequence[str], env: dict[str, str]) -> float:

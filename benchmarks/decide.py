@@ -13,10 +13,8 @@ pod, one after the other, makes the time for a pod grow with the job.
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,6 +31,7 @@ from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, S
 from pumice.reconcile.decide import decide
 from pumice.runtime.loop import Loop
 from pumice.runtime.offline_context import offline_context
+from scripts.measuring import best_of
 
 LARGE = 10_000
 SIZES = (100, 1_000, 10_000)
@@ -67,17 +66,6 @@ def job_of(pods: int) -> Job:
         },
     }
     return msgspec.convert(document, Job)
-
-
-def best_of(rounds: int, work: Callable[[], object]) -> float:
-    """The shortest of some rounds: what the work takes when nothing else gets in the way."""
-    times = []
-    for _ in range(rounds):
-        gc.collect()
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -23,15 +22,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pumice.engines.local.network.addresses import address
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 from scripts.frameworks import TORCH, environment, find
-from scripts.processor_time import processor_time
+from scripts.measuring import processor_time, timed
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (1, 64, 256)
@@ -71,13 +69,6 @@ def lines(descriptor: int, wanted: int) -> None:
         if not data:
             raise RuntimeError(f"only {seen} of {wanted} have printed a line")
         seen += data.count(b"\n")
-
-
-@contextlib.contextmanager
-def timed(times: list[float]) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    times.append(time.perf_counter() - began)
 
 
 # --- start ------------------------------------------------------------------------------------------------------------

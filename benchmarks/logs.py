@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +22,7 @@ from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.store.journal import SequenceNumbers
 from pumice.store.logs.log_file import LogFile
 from pumice.store.logs.log_reader import LogReader
+from scripts.measuring import timed
 
 PODS = 8
 LINES = 50_000
@@ -99,12 +99,6 @@ def sed(run: Path) -> None:
         subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
 
 
-def timed(work: Callable[[Path], None], run: Path) -> float:
-    began = time.perf_counter()
-    work(run)
-    return time.perf_counter() - began
-
-
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         runs = [Path(name) / each for each in ("plain", "indexed", "small", "empty")]
@@ -118,9 +112,12 @@ def main() -> int:
         for pod in range(PODS):
             log_path(empty, pod).touch()
         works = [(merge, indexed), (merge, small), (sed, indexed), (sed, empty)]
-        merged, merged_small, filtered, start = (
-            min(times) for times in zip(*([timed(*each) for each in works] for _ in range(ROUNDS)), strict=True)
-        )
+        took: list[list[float]] = [[] for _ in works]
+        for _ in range(ROUNDS):
+            for (work, run), times in zip(works, took, strict=True):
+                with timed(times):
+                    work(run)
+        merged, merged_small, filtered, start = map(min, took)
         filtered -= start
         print(f"sed             {filtered:.3f} s, without its start")
         print(f"merge           {merged:.3f} s   ratio {merged / filtered:.2f}")

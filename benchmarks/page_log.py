@@ -9,16 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 from pumice.store.files.run_store import RunStore
 from scripts.made_runs import Ends, RunMaker, Story, Try
+from scripts.measuring import running_page, timed
 from tests.page.browser import open_page, started, until
 
 _LINES = 100_000
@@ -42,12 +39,8 @@ def main() -> int:
         ends = [Ends("master-0", 11.9), Ends("worker-0", 11.9), Ends("worker-1", 11.9)]
         uid = maker.make(Story("pytorch-job", [Try(12.0, ends)], lines=_lines)).record.uid
         environ = {**os.environ, "XDG_STATE_HOME": home, "XDG_RUNTIME_DIR": home}
-        words = [str(Path(sys.executable).with_name("pumice")), "ui", "--no-open"]
-        with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ui:
-            try:
-                times = _open(ui.stdout.readline().strip() if ui.stdout is not None else "", uid)
-            finally:
-                ui.send_signal(signal.SIGTERM)
+        with running_page(environ) as (_, address):
+            times = _open(address, uid)
     fastest, median = min(times), statistics.median(times)
     print(f"{_LINES:,} lines: fastest {fastest * 1000:.0f} ms, median {median * 1000:.0f} (limit {_LIMIT * 1000:.0f})")
     return 0 if fastest < _LIMIT else 1
@@ -61,17 +54,16 @@ def _lines(pod: str, _attempt: int) -> list[tuple[float, str, str]]:
 
 
 def _open(address: str, uid: str) -> list[float]:
-    times = []
+    times: list[float] = []
     with started() as browser:
         origin = address.partition("/open")[0]
         page = open_page(browser.new_context(viewport={"width": 1280, "height": 900}), origin).page
         page.goto(address)
         for _ in range(_ROUNDS):
             page.goto(origin)
-            begin = time.monotonic()
-            page.goto(f"{origin}/jobs/{uid}", wait_until="commit")
-            until(page, _SEEN)
-            times.append(time.monotonic() - begin)
+            with timed(times):
+                page.goto(f"{origin}/jobs/{uid}", wait_until="commit")
+                until(page, _SEEN)
     return times
 
 

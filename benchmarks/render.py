@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks.decide import best_of
 from pumice.admission.admit import admit
 from pumice.client.job_files import render
 from pumice.runtime.offline_context import offline_context
+from scripts.measuring import best_of
 
 SIZES = (10, 1_000, 10_000)
 ROUNDS = 5

@@ -14,7 +14,6 @@ the ten seconds between two samples. The limit is 0.5 % of a core.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 import os
 import statistics
@@ -23,7 +22,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from pumice.store.files.owner_lock import read_owner
 from pumice.store.files.run_store import RECORD, STATUS, RunStore
 from pumice.store.files.state_directory import host_name
 from pumice.store.run_record import DETACHED, GangPods, RunRecord, RunStatus
+from scripts.measuring import memory, processor_seconds, timed
 
 _STORED = 10_000
 _NAMES = 200
@@ -105,20 +105,13 @@ def _stored(environ: dict[str, str]) -> None:
         started: list[float] = []
         python: list[float] = []
         for _ in range(_PS_ROUNDS):
-            with _timed(listed):
+            with timed(listed):
                 LocalBackend(environ).listing(Selection(everything=bool(flags)))
             for times, called in ((started, command), (python, [sys.executable, "-c", "pass"])):
-                with _timed(times):
+                with timed(times):
                     subprocess.run(called, env=environ, stdout=subprocess.DEVNULL, check=True)
         listing, program, start = map(statistics.median, (listed, started, python))
         print(f"  ps {' '.join(flags):<10} {listing:10.3f} {program:31.3f} {program / start:27.1f}")
-
-
-@contextlib.contextmanager
-def _timed(times: list[float]) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    times.append(time.perf_counter() - began)
 
 
 async def _queued(environ: dict[str, str]) -> None:
@@ -137,12 +130,10 @@ async def _queued(environ: dict[str, str]) -> None:
             status = await service.call("status")
             pid = int(status["pid"])
             await asyncio.sleep(2)
-            before = _processor_seconds(pid)
+            before = processor_seconds(pid)
             await asyncio.sleep(_IDLE)
-            share = (_processor_seconds(pid) - before) / _IDLE
-            print(
-                f"{status['queued']} queued runs   memory {_memory(pid) / 2**20:.1f} MiB   idle {share:.2%} of a core"
-            )
+            share = (processor_seconds(pid) - before) / _IDLE
+            print(f"{status['queued']} queued runs   memory {memory(pid):.1f} MiB   idle {share:.2%} of a core")
             await service.call("retire")
 
 
@@ -166,24 +157,14 @@ def _sampled(environ: dict[str, str], home: Path) -> None:
         run = client.find_stored("sampled")
         owner = read_owner(run.directory).pid
         tree = [owner, *descendants([owner])[owner]]
-        before = {pid: _processor_seconds(pid) for pid in tree}
+        before = {pid: processor_seconds(pid) for pid in tree}
         for _ in range(_ROUNDS):
             asyncio.run(call(run, "usage"))
-        used = sum(_processor_seconds(pid) - before[pid] for pid in tree) / _ROUNDS
+        used = sum(processor_seconds(pid) - before[pid] for pid in tree) / _ROUNDS
         print(f"a sample of {_SAMPLED} pods: {used * 1000:.0f} ms of a core, {used / 10:.2%} every ten seconds")
     finally:
         process.terminate()
         process.wait()
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 if __name__ == "__main__":

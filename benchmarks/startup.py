@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.processor_time import processor_time
+from scripts.measuring import processor_time
 
 ROUNDS = 9
 EXAMPLE = Path(__file__).parents[1] / "examples" / "pytorch-job.yaml"

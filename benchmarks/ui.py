@@ -11,8 +11,6 @@ import datetime as dt
 import http
 import http.client
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,7 @@ from urllib.parse import urlsplit
 from pumice.store.files.run_store import RunStore
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from scripts.made_stories import bert, sweep
+from scripts.measuring import memory, processor_seconds, running_page
 
 _RUNS = 200
 _PODS = 1000
@@ -46,12 +45,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         uid = _make(Path(home))
         environ = {**os.environ, "XDG_STATE_HOME": home, "XDG_RUNTIME_DIR": home}
-        words = [str(Path(sys.executable).with_name("pumice")), "ui", "--no-open"]
-        with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as page:
-            try:
-                return measure(page, uid, _ENDPOINTS, (_MEMORY, _BUSY))
-            finally:
-                page.send_signal(signal.SIGTERM)
+        with running_page(environ) as page:
+            return measure(page, uid, _ENDPOINTS, (_MEMORY, _BUSY))
 
 
 def _make(home: Path) -> str:
@@ -66,10 +61,10 @@ def _make(home: Path) -> str:
     return uid
 
 
-def measure(page: subprocess.Popen[str], uid: str, endpoints: Sequence[str], limits: tuple[int, float]) -> int:
+def measure(page: tuple[int, str], uid: str, endpoints: Sequence[str], limits: tuple[int, float]) -> int:
     """Print what the page costs; return 1 if it exceeds the limits, in MiB and in per cent of a core."""
-    most_memory, most_busy = limits
-    address = urlsplit(page.stdout.readline().strip() if page.stdout is not None else "")
+    (pid, url), (most_memory, most_busy) = page, limits
+    address = urlsplit(url)
     cookie = _request(address.netloc, f"{address.path}?{address.query}", "").headers["Set-Cookie"].partition(";")[0]
     targets = [
         "/",
@@ -93,30 +88,19 @@ def measure(page: subprocess.Popen[str], uid: str, endpoints: Sequence[str], lim
     for stream in streams:
         while b"event: beat" not in stream.readline():
             pass
-    memory = _memory(page.pid)
-    before, begin = _processor_time(page.pid), time.monotonic()
+    used = memory(pid)
+    before, begin = processor_seconds(pid), time.monotonic()
     time.sleep(_IDLE)
-    busy = 100 * (_processor_time(page.pid) - before) / (time.monotonic() - begin)
-    print(f"memory {memory:.0f} MiB (limit {most_memory}), ", end="")
+    busy = 100 * (processor_seconds(pid) - before) / (time.monotonic() - begin)
+    print(f"memory {used:.0f} MiB (limit {most_memory}), ", end="")
     print(f"processor while idle {busy:.2f} % of a core (limit {most_busy:g})")
-    return 0 if memory < most_memory and busy < most_busy else 1
+    return 0 if used < most_memory and busy < most_busy else 1
 
 
 def _request(host: str, target: str, cookie: str) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection(host, timeout=60)
     connection.request("GET", target, headers={"Cookie": cookie} if cookie else {})
     return connection.getresponse()
-
-
-def _memory(pid: int) -> float:
-    """Return the memory of the process alone, in MiB: pages that it shares with others count in part."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("Pss:"))) / 1024
-
-
-def _processor_time(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from pumice.engines.kubernetes.api.resources import JOBS, PODS
 from pumice.engines.kubernetes.auth.access import find_access
 from pumice.model import keys
 from scripts import kubernetes_programs
+from scripts.measuring import running_page
 from tests.cluster.api import Object
 from tests.cluster.cluster import temporary_cluster
 from tests.cluster.controllers import install
@@ -63,12 +62,8 @@ def main() -> int:
         uid = asyncio.run(_make(kubeconfig))
         print(f"made {_JOBS} Jobs and {_JOBS * _PODS} pods in {time.monotonic() - begin:.1f} s")
         environ = {**os.environ, "HOME": home, "KUBECONFIG": str(kubeconfig), "XDG_STATE_HOME": home}
-        words = [str(Path(sys.executable).with_name("pumice")), "ui", "--no-open", "--on", "admin"]
-        with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as page:
-            try:
-                return measure(page, uid, _ENDPOINTS, (_MEMORY, _BUSY))
-            finally:
-                page.send_signal(signal.SIGTERM)
+        with running_page(environ, "--on", "admin") as page:
+            return measure(page, uid, _ENDPOINTS, (_MEMORY, _BUSY))
 
 
 async def _make(kubeconfig: Path) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from benchmarks.decide import best_of
 from benchmarks.render import job_of
 from pumice.admission.admit import admit
 from pumice.client.job_files import render
@@ -21,6 +20,7 @@ from pumice.model.findings import Path
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.reader import LOADER, parse
 from pumice.yaml.writer import write_yaml
+from scripts.measuring import best_of
 
 PODS = 200
 ROUNDS = 3
