@@ -17,8 +17,7 @@ from pumice.diagnosis.failure_lines import missing_module
 from pumice.diagnosis.failures import Failure, Failures
 from pumice.diagnosis.verdict import Evidence, FailedPod, Verdict, judge
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.host_access.access import is_within
-from pumice.engines.local.host_access.consent import consent_facts
+from pumice.engines.local.host_access.consent import consent_facts, is_within
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.preparation.default_settings import python_with
 from pumice.engines.local.preparation.reservation import Reservation

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from pumice.engines.local.host_access.access import host_volumes
+from pumice.engines.local.host_access.consent import host_volumes
 from pumice.store.files.run_store import StoredRun
 from pumice.store.options import decode_options
 from pumice.store.run_errors import StoreError

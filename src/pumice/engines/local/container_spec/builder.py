@@ -32,7 +32,7 @@ from pumice.engines.local.container_spec.users import (
     user_and_group,
     violates_run_as_non_root,
 )
-from pumice.engines.local.host_access.access import read_real
+from pumice.engines.local.host_access.consent import read_real
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths
 from pumice.engines.local.images.confined_directory import read_inside
 from pumice.engines.local.images.store import Image

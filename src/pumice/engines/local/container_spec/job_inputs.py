@@ -26,8 +26,7 @@ from pumice.engines.local.container_spec.etc_hosts import (
     truncated,
 )
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
-from pumice.engines.local.host_access.access import ConsentFacts, normal_path, real_paths
-from pumice.engines.local.host_access.consent import refuse_writing, write_facts
+from pumice.engines.local.host_access.consent import ConsentFacts, normal_path, real_paths, refuse_writing, write_facts
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions

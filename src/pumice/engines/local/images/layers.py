@@ -22,11 +22,10 @@ from typing import Any, Final, cast
 
 from msgspec.structs import asdict
 
-from pumice.engines.local.images.blobs import Blobs
+from pumice.engines.local.images.blobs import CHUNK, COMPRESSION_ERRORS, Blobs, Forward, decompressed, members
 from pumice.engines.local.images.confined_directory import ConfinedDirectory, Parts, parts
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.sources import ImageSource, Layer, read_config, this_machine
-from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed, members
 from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.remove_tree import remove_tree
 

@@ -17,12 +17,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, DirectoryBlobs, plain_file, spooled
+from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, Bytes, DirectoryBlobs, plain_file, spooled
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.layers import RECORD, ROOT, Report, unpack
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import ImageConfig, find_image
-from pumice.engines.local.images.streams import Bytes
 from pumice.store.files.atomic_files import replace_file
 from pumice.store.files.file_lock import lock_at_once
 from pumice.store.files.remove_tree import remove_tree

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pumice.engines.local.host_access.access import is_within
+from pumice.engines.local.host_access.consent import is_within
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.model.problem import Position
 from pumice.store.files.state_directory import state_directory

@@ -25,7 +25,7 @@ from pumice.engines.local.container_env import (
     resource_value,
     unknown_references,
 )
-from pumice.engines.local.host_access.access import SHARED_MEMORY, normal_path
+from pumice.engines.local.host_access.consent import SHARED_MEMORY, normal_path
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers

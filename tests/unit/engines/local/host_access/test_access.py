@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.host_access.access import ConsentFacts, host_volumes, normal_path, why_consent
+from pumice.engines.local.host_access.consent import ConsentFacts, host_volumes, normal_path, why_consent
 from pumice.engines.local.host_access.credentials import home_directories
 from pumice.store.settings import HostAccess
 

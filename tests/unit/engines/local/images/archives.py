@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pumice.engines.local.images.blobs import Forward
 from pumice.engines.local.images.sources import this_machine
-from pumice.engines.local.images.streams import Forward
 
 
 @dataclass(frozen=True)

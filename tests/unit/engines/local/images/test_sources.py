@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from pumice.engines.local.images.blobs import Bytes, Window
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.images.sources import find_image, this_machine
-from pumice.engines.local.images.streams import Bytes, Window
 from tests.unit.engines.local.images.archives import E, add_blob, add_oci_manifest, docker_files, layer, oci_files
 
 ONE, TWO = layer(E("a", b"1")), layer(E("b", b"2"))

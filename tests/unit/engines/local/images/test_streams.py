@@ -9,8 +9,8 @@ import lzma
 
 import pytest
 
+from pumice.engines.local.images.blobs import COMPRESSION_ERRORS, Forward, Skipping, Window, decompressed
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.streams import COMPRESSION_ERRORS, Forward, Skipping, Window, decompressed
 
 DATA = bytes(range(256)) * 300
 ZSTD = importlib.util.find_spec("compression") is not None
