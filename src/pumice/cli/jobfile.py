@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from pumice.client.job_files import NO_JOB, JobFile, load
-from pumice.client.reports import Report, counted
+from pumice.client.job_files import NO_JOB, JobFile, Report, counted, load
 from pumice.client.view.output import Style, fit, style_for
 from pumice.model.vocabulary import GANG_PROVIDERS, VOLCANO
 from pumice.runtime.offline_context import offline_context

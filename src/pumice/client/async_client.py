@@ -11,9 +11,9 @@ from typing import Self, Unpack
 from pumice.client.async_run import AsyncOwnedRun, AsyncRun
 from pumice.client.backend import Backend, RunRef, Selection
 from pumice.client.backends import open_backend, require_local
+from pumice.client.job_files import counted
 from pumice.client.lease import Lease
 from pumice.client.loading import origin_of
-from pumice.client.reports import counted
 from pumice.client.requests import run_request
 from pumice.client.run_options.kinds import Pathlike
 from pumice.client.run_options.table import Options, check_foreground

@@ -28,6 +28,7 @@ from pumice.client.backend import (
     StopRun,
     SuspendRun,
     complete,
+    wait,
 )
 from pumice.client.backends import open_backend
 from pumice.client.builders import words
@@ -52,7 +53,6 @@ from pumice.client.values import (
 )
 from pumice.client.view.notebook import displayed, run_html
 from pumice.client.view.run_lists import Pods
-from pumice.client.waiting import wait
 from pumice.diagnosis.why import Why
 from pumice.model.problem import Position
 from pumice.store.code.bundles import write_code

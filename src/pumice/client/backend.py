@@ -7,17 +7,20 @@ command line, the page or the Python API knows which. Reads of a backend that do
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
 from pumice.client.pod_access import LocalPort, PodCommand, PodPath, PodPort, Skipped
-from pumice.client.values import Status
+from pumice.client.values import FINISHED, Status
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
+from pumice.store.run_errors import WaitTimeout
 from pumice.store.run_names import run_ref
 from pumice.store.run_record import OPENED
 
@@ -360,3 +363,24 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
         return result
     work.close()
     raise RuntimeError("it waits, and needs an event loop")
+
+
+async def wait(
+    backend: Backend,
+    runs: Sequence[RunRef],
+    goal: str = FINISHED,
+    *,
+    some: bool = False,
+    timeout: float | None = None,  # noqa: ASYNC109 - the message says what was waited for
+) -> Sequence[Status]:
+    """Wait until all runs, or with `some` one of them, have reached the goal or are over. Raises WaitTimeout."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    async with aclosing(backend.statuses(runs)) as updates:
+        async for statuses in updates:
+            done = [each.is_over or (goal.lower() != FINISHED and each.reached(goal)) for each in statuses]
+            if any(done) if some else all(done):
+                return statuses
+            if deadline is not None and time.monotonic() >= deadline:
+                waiting = ", ".join(each.run for each, is_done in zip(statuses, done, strict=True) if not is_done)
+                raise WaitTimeout(f"{waiting}: not {goal} within {timeout:g}s")
+    return []

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
-from pumice.client.job_files import NO_JOB
-from pumice.client.reports import Report
+from pumice.client.job_files import NO_JOB, Report
 from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position, Problem

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pumice.cli.jobfile import write_reports
-from pumice.client.reports import Report, counted, in_order
+from pumice.client.job_files import Report, counted, in_order
 from pumice.client.view.output import Style
 from pumice.model.findings import ABSENT, Severity
 

@@ -25,10 +25,10 @@ from pumice.client.backend import (
     ScaleRun,
     StopRun,
     SuspendRun,
+    wait,
 )
 from pumice.client.run_options.kinds import read_time
 from pumice.client.values import Status
-from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import Outcome
 from pumice.model.job import Job, TaskSpec, scaled
 from pumice.model.problem import Position

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from pumice.admission.admit import Admitted
 from pumice.cli.errors import BAD_INPUT, refuse
 from pumice.cli.jobfile import load_valid, print_reports
-from pumice.client.job_files import JobDocument
-from pumice.client.reports import Report, in_order
+from pumice.client.job_files import JobDocument, Report, in_order
 from pumice.client.view.output import fit, table
 from pumice.diagnosis.verdict_lines import verdict_lines
 from pumice.engines.memory.event_log import Line, texts

@@ -7,8 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pumice.cli.jobfile import write_reports
-from pumice.client.job_files import NO_JOB, JobFile, documents, load
-from pumice.client.reports import Report, counted, in_order
+from pumice.client.job_files import NO_JOB, JobFile, Report, counted, documents, in_order, load
 from pumice.client.view.output import fit, style_for
 from pumice.model.text import plural
 from pumice.runtime.offline_context import offline_context

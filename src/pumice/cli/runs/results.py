@@ -31,6 +31,7 @@ from pumice.cli.runs.arguments import (
     run_command,
 )
 from pumice.client.backend import Backend
+from pumice.client.backend import wait as wait_for
 from pumice.client.run_options.kinds import read_time
 from pumice.client.values import FINISHED, RUNNING, Status, check_goal
 from pumice.diagnosis.outcome import Outcome
@@ -99,8 +100,6 @@ def exit_code(found: Status) -> int:
     no_such_run=NO_SUCH_RUN,
 )
 async def wait(backend: Backend, args: argparse.Namespace) -> int:
-    from pumice.client.waiting import wait as wait_for
-
     check_goal(args.goal, "--for")
     timeout = None if args.timeout is None else read_time("timeout", args.timeout)
     runs = await one_or_more(backend, args.runs)

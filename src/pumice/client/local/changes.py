@@ -21,11 +21,11 @@ from pumice.client.backend import (
     ScaleRun,
     StopRun,
     SuspendRun,
+    wait,
 )
 from pumice.client.local.connections import call, connected
 from pumice.client.local.liveness import check_changeable
 from pumice.client.local.run_reader import ref_of
-from pumice.client.waiting import wait
 from pumice.engines.local.daemon.connections import PATIENCE
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
 from pumice.engines.local.runs import STOPPED, append, close_lost_run

@@ -7,11 +7,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pumice.client.backend import StopRun
+from pumice.client.backend import StopRun, wait
 from pumice.client.local.changes import make_change
 from pumice.client.local.liveness import service_is_running
 from pumice.client.local.run_reader import ref_of
-from pumice.client.waiting import wait
 from pumice.engines.local.daemon.connections import PATIENCE, RETIRE, AnswerLostError
 from pumice.engines.local.scheduling.run_queue import active_runs
 from pumice.engines.local.service.on_demand import running_service

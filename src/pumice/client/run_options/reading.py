@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pumice.client.backends import default_settings, image_commands, may_share, state_directory
-from pumice.client.reports import Report
+from pumice.client.job_files import Report
 from pumice.client.run_options import kinds
 from pumice.client.run_options.kinds import Source
 from pumice.client.run_options.table import ROWS, check_scope, read_values

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from pumice.client.backend import RunRef, StopRun
+from pumice.client.backend import RunRef, StopRun, wait
 from pumice.client.cluster.submission.submit import Submission, check, submit
 from pumice.client.cluster.watching import watch
 from pumice.client.lease import read_events, start_task
 from pumice.client.values import Status
-from pumice.client.waiting import wait
 from pumice.diagnosis.outcome import StopReason
 from pumice.diagnosis.why import WhyCode
 from pumice.engines.kubernetes.api.errors import ApiError
