@@ -1,1 +1,1 @@
-"""The page of `pumice ui`: runs in a browser. `data` reads the store, `html` draws pages, `server` serves them."""
+"""The page of `pumice ui`: runs in a browser. `data` reads runs, `templates` draw pages, `server` serves them."""

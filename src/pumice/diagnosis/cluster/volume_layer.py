@@ -53,11 +53,10 @@ def volume_cause(reading: ClusterReading, pod: PodReading, missing: str) -> Caus
     for claim in known(reading.claims):
         if claim.metadata.name in claims_of(pod) and claim.status.phase in (_PENDING, _LOST):
             return _unbound(reading, claim)
-    said = pod.observed.waiting.message if pod.observed.waiting is not None else ""
     return Cause(
         code=WhyCode.VOLUME,
         message=f"a claim of {pod.short_name} is not bound: {', '.join(claims_of(pod)) or 'its name is unknown'}",
-        evidence=(pod_line(pod, "status.conditions[PodScheduled]", said),),
+        evidence=(pod_line(pod, "status.conditions[PodScheduled]", pod.said),),
         task=pod.observed.task,
     )
 

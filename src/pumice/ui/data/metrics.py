@@ -189,9 +189,9 @@ def _joined(values: list[float | None], times: Sequence[float], width: float) ->
 
 
 def _metric(empty: Metric, by_pod: Mapping[str, Values], pod: str) -> Metric:
-    chosen = [Series(pod=pod, points=_rounded(by_pod[pod]))] if pod in by_pod else []
+    chosen = [Series(pod=pod, points=rounded(by_pod[pod]))] if pod in by_pod else []
     if len(by_pod) <= _MOST_LINES:
-        others = [Series(pod=name, points=_rounded(values)) for name, values in by_pod.items() if name != pod]
+        others = [Series(pod=name, points=rounded(values)) for name, values in by_pod.items() if name != pod]
         return msgspec.structs.replace(empty, series=(*chosen, *others))
     columns = [sorted(each for each in column if each is not None) for column in zip(*by_pod.values(), strict=True)]
     low, median, high = (
@@ -202,10 +202,10 @@ def _metric(empty: Metric, by_pod: Mapping[str, Values], pod: str) -> Metric:
     outliers = [name for name in sorted(far, key=lambda name: -far[name])[:_MOST_OUTLIERS] if far[name] > 0]
     return msgspec.structs.replace(
         empty,
-        series=(*chosen, *(Series(pod=name, points=_rounded(by_pod[name])) for name in outliers)),
-        median=_rounded(median),
-        low=_rounded(low),
-        high=_rounded(high),
+        series=(*chosen, *(Series(pod=name, points=rounded(by_pod[name])) for name in outliers)),
+        median=rounded(median),
+        low=rounded(low),
+        high=rounded(high),
     )
 
 
@@ -219,5 +219,5 @@ def _outside(values: Values, low: Values, high: Values) -> float:
     return total
 
 
-def _rounded(values: Values) -> tuple[float | None, ...]:
+def rounded(values: Values) -> tuple[float | None, ...]:
     return tuple(None if each is None else round(each, 3) for each in values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
 from pumice.store.history.pod_life import PodLife
 from pumice.store.history.run_history import RunHistory
-from pumice.ui.data.metrics import NO_LIMIT, Limit, PodSeries
+from pumice.ui.data.metrics import NO_LIMIT, Limit, PodSeries, rounded
 from pumice.ui.data.states import AttemptStates
 from pumice.ui.detail_values import PodPage, PodRow
 
@@ -118,12 +119,10 @@ def _with_samples(row: PodRow, series: PodSeries | None, *, lines: bool) -> PodR
 def points(values: Sequence[float | None]) -> tuple[float | None, ...]:
     """Return at most POINTS values: the highest of each part, so that no peak is lost; None where none is known."""
     if len(values) <= POINTS:
-        return tuple(None if each is None else round(each, 3) for each in values)
-    found: list[float | None] = []
-    for index in range(POINTS):
-        part = values[index * len(values) // POINTS : (index + 1) * len(values) // POINTS]
-        found.append(max((each for each in part if each is not None), default=None))
-    return tuple(None if each is None else round(each, 3) for each in found)
+        return rounded(values)
+    ends = [index * len(values) // POINTS for index in range(POINTS + 1)]
+    parts = (values[begin:end] for begin, end in pairwise(ends))
+    return rounded([max((each for each in part if each is not None), default=None) for part in parts])
 
 
 def read_ranks(manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
