@@ -94,6 +94,13 @@ class JobFacts(Struct, frozen=True):
     earlier_pods: Sequence[ClusterPod] = ()
     opened: str = ""  # the run as which it is read, once it is packed and opened
 
+    @classmethod
+    def of(
+        cls, job: tuple[Manifest, Job], pods: Sequence[ClusterPod], events: Sequence[JobEventFact], **more: Any
+    ) -> JobFacts:
+        """Return facts with the pods in the order of the tasks, counted if the controller has not done it."""
+        return cls(job[0], counted(job[1], pods), in_order(job[1], pods), events, **more)
+
     def check_pods(self) -> None:
         """Raises Denied if this user may not read the pods."""
         if "pods" in self.unreadable:
@@ -199,12 +206,11 @@ async def read_facts(connection: Connection, raw: bytes | msgspec.Raw, *, detail
         read_kept_logs(connection, job),
     )
     pods = [pod for each in raw_pods if (pod := read_pod(each, job.uid, details=details)) is not None]
-    return JobFacts(
-        manifest,
-        counted(job, pods),
-        in_order(job, pods),
+    return JobFacts.of(
+        (manifest, job),
+        pods,
         read_events(raw_events).get(job.uid, ()),
-        unreadable,
+        unreadable=unreadable,
         where=connection.flags(job.namespace),
         on=connection.name,
         kubeconfig=connection.kubeconfig,

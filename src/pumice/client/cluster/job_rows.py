@@ -20,8 +20,6 @@ from pumice.client.cluster.job_facts import (
     ClusterPod,
     JobEventFact,
     JobFacts,
-    counted,
-    in_order,
     is_volcanos,
     lacks_counts,
     read_job,
@@ -151,15 +149,13 @@ class JobTable:
     def decide(self, events: Mapping[str, Sequence[JobEventFact]], pods: Mapping[str, Sequence[ClusterPod]]) -> None:
         """Add the rows that are undecided, with the events of Commands and the pods by the uid of their Job."""
         for raw in self.undecided:
-            manifest, job = read_job(raw)
-            of_job = in_order(job, pods.get(job.uid, ()))
-            job = counted(job, of_job)
-            if job.status.state.phase == Phase.COMPLETED:
-                numbers = pod_counts(job.status, job.total_replicas)
+            read = read_job(raw)
+            facts = JobFacts.of(read, pods.get(read[1].uid, ()), events.get(read[1].uid, ()))
+            if facts.job.status.state.phase == Phase.COMPLETED:
+                numbers = pod_counts(facts.job.status, facts.job.total_replicas)
                 self._rows.append(replace(listed(raw, self.on), pods=numbers))
-                continue
-            facts = JobFacts(manifest, job, of_job, events.get(job.uid, ()))
-            self._rows.append(summary_of(history_of(facts), facts.job, self.on))
+            else:
+                self._rows.append(summary_of(history_of(facts), facts.job, self.on))
         self.undecided.clear()
 
     @property

@@ -21,7 +21,6 @@ from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.store.logs.log_tails import MOST_ATTEMPTS, LogTail, read_tails
 from pumice.store.run_errors import Denied, NoSuchPod, RunError
 
-HOW_TO_KEEP: Final = "pumice install --keep-log-tails"
 _SHOWN: Final = 3  # attempts that `why` tells of
 
 
@@ -95,7 +94,7 @@ def _why_gone(job: Job, kept: KeptLogs) -> str:
         return f"if lines are kept, they are in Secret {naming.log_tails_secret(job.name)}, not readable for you"
     if kept.tails:
         return f"at most {MOST_ATTEMPTS} attempts are kept"
-    return f"an administrator keeps the last lines of later ones: {HOW_TO_KEEP}"
+    return "an administrator keeps the last lines of later ones: pumice install --keep-log-tails"
 
 
 def _attempts(numbers: Sequence[int]) -> str:

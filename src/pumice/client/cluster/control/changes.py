@@ -13,7 +13,7 @@ from pumice.admission.updates import check_update
 from pumice.client import backend
 from pumice.client.backend import Change, RunRef
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.control.job_commands import Commander, Order
+from pumice.client.cluster.control.job_commands import Commander
 from pumice.client.cluster.control.removal import check_removal, end_pods, remove
 from pumice.client.cluster.job_facts import is_volcanos, read_current, read_current_manifest
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -47,7 +47,7 @@ async def make_change(connection: Connection, run: RunRef, change: Change, tell:
                 if not _is_suspended(job):
                     _check_valid(run, job)
                     _check_runs(run, job)
-                    await Commander(connection, run, tell).obeyed(Order(Action.ABORT_JOB, _is_suspended), job)
+                    await Commander(connection, run, tell).command(job, Action.ABORT_JOB, _is_suspended)
             case backend.ResumeRun():
                 await _resume(connection, run, change, tell)
             case backend.RestartRun():
@@ -102,8 +102,8 @@ async def _stop(connection: Connection, run: RunRef, change: backend.StopRun, te
         if first is not None and job.spec.suspend:
             await _unsuspend(connection, run)
             first = None
-        order = Order(Action.TERMINATE_JOB, lambda found: found.status.state.phase in _STOPPED, first)
-        await Commander(connection, run, tell).obeyed(order, job)
+        commander = Commander(connection, run, tell)
+        await commander.command(job, Action.TERMINATE_JOB, lambda found: found.status.state.phase in _STOPPED, first)
     if change.force or change.grace is not None:
         await end_pods(connection, run, 0 if change.force else int(change.grace or 0))
 
@@ -123,8 +123,7 @@ async def _resume(connection: Connection, run: RunRef, change: backend.ResumeRun
         await _unsuspend(connection, run)
         return
     _check_retries(run, job, "resuming")
-    order = Order(Action.RESUME_JOB, lambda found: not _is_suspended(found))
-    await Commander(connection, run, tell).obeyed(order, job)
+    await Commander(connection, run, tell).command(job, Action.RESUME_JOB, lambda found: not _is_suspended(found))
 
 
 async def _restart(connection: Connection, run: RunRef, tell: Tell) -> Sequence[str]:
@@ -138,7 +137,7 @@ async def _restart(connection: Connection, run: RunRef, tell: Tell) -> Sequence[
     def is_done(found: Job) -> bool:
         return found.status.version > version or found.status.retry_count > retries
 
-    await Commander(connection, run, tell).obeyed(Order(Action.RESTART_JOB, is_done), job)
+    await Commander(connection, run, tell).command(job, Action.RESTART_JOB, is_done)
     return [_counted_retry(job, "it")] if is_volcanos(job.status) else []
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import Connection
@@ -35,14 +34,6 @@ _POLLS: Final = (0.1, 1.0)
 _LONGEST_BASE: Final = 57  # of a name, before what makes it unique
 
 
-class Order(Struct, frozen=True):
-    """What the controller is told, and how a Job looks that has obeyed. `first` comes before it."""
-
-    action: Action
-    is_done: Callable[[Job], bool]
-    first: Action | None = None
-
-
 @dataclass(slots=True)
 class Commander:
     connection: Connection
@@ -53,14 +44,16 @@ class Commander:
     _sent: list[str] = field(default_factory=list)  # names of Commands that may not have been taken
     _count: int = 0
 
-    async def obeyed(self, order: Order, job: Job) -> Job:
-        """Send a Command, and return the Job once it shows the effect.
+    async def command(
+        self, job: Job, action: Action, is_done: Callable[[Job], bool], first: Action | None = None
+    ) -> None:
+        """Send a Command, after the `first` one, and return once the Job shows the effect.
 
         Raises NoSuchRun, Denied, ConnectionFailed if no controller takes it, WrongState if the Job ends otherwise.
         """
-        if order.first is not None:
-            await self._send(order.first, job)
-        await self._send(order.action, job)
+        if first is not None:
+            await self._send(first, job)
+        await self._send(action, job)
         patience = Patience(self.connection)
         since, told, pause = self.clock(), False, _POLLS[0]
         while True:
@@ -68,8 +61,8 @@ class Commander:
             pause = min(pause * 1.3, _POLLS[1])
             try:
                 job = await read_current(self.connection, self.run)
-                if order.is_done(job):
-                    return job
+                if is_done(job):
+                    return
                 waits = await self._are_waiting()
             except ApiError as error:
                 await patience.after(error)
@@ -83,7 +76,7 @@ class Commander:
                     message = f"{self.run}: the controller took {self._count} Commands, and the Job is"
                     hint = "the log of the controller may say why"
                     raise ConnectionFailed(f"{message} {job.status.state.phase}", hint)
-                await self._send(order.action, job)
+                await self._send(action, job)
                 since = self.clock()
             elif waits and passed > self.within:
                 await self._withdraw()
@@ -92,7 +85,7 @@ class Commander:
                 raise ConnectionFailed(f"{message}, so nothing was changed", hint)
             elif waits and passed > _SILENCE and not told:
                 told = True
-                self.tell(f"{self.run}: waiting for the controller to take the Command {order.action}")
+                self.tell(f"{self.run}: waiting for the controller to take the Command {action}")
 
     async def _send(self, action: Action, job: Job) -> None:
         """Create a Command. Its name is chosen here, so that a creation whose answer is lost can be repeated."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pumice.client.backend import RunRef
 from pumice.client.cluster.connection import gone
-from pumice.client.cluster.job_facts import ClusterPod, JobFacts, counted, in_order
+from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
 from pumice.client.cluster.live.job_table import JobTable, SeenJob
@@ -182,17 +182,24 @@ class ClusterObserver:
         job = await self._job(run)
         events = (await self._opened(run)) if whole else self._open.get(run.uid)
         seen = (self.table.version(run.uid), 0 if events is None else events.version)
+        flags = self.backend.connection.flags(run.namespace)
         async with self._lock:
             kept = self._histories.pop(run.uid, None)
             if kept is None or kept.seen != seen:
-                facts = self._facts(job, events)
+                commands = self.table.commands_of(run.uid)
+                facts = JobFacts.of(
+                    job.read(),
+                    self.table.pods_of(run.uid),
+                    commands if events is None else events.facts(),
+                    unreadable=() if self._shows_pods else ("pods",),
+                    where=flags,
+                )
                 kept = kept or KeptHistory(JobJournal(record_of(facts), by_time=True))
                 await asyncio.to_thread(kept.add, facts, self.backend.now())
                 kept.seen = seen
             self._histories.keep(run.uid, kept)
         status = kept.history.status
         over = status.outcome in _OVER
-        flags = self.backend.connection.flags(run.namespace)
         return Observed(
             run,
             kept.history,
@@ -209,18 +216,6 @@ class ClusterObserver:
         if (found := self.table.jobs.items.get(run.uid)) is None:
             raise gone(str(run))
         return found
-
-    def _facts(self, seen: SeenJob, events: OpenJob | None) -> JobFacts:
-        manifest, job = seen.read()
-        pods = self.table.pods_of(job.uid)
-        return JobFacts(
-            manifest,
-            counted(job, pods),
-            in_order(job, pods),
-            self.table.commands_of(job.uid) if events is None else events.facts(),
-            () if self._shows_pods else ("pods",),
-            self.backend.connection.flags(job.namespace),
-        )
 
     # --- one Job --------------------------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ async def _send(target: Target, argv: Sequence[str], source: TarSource, path: st
 
 def _write(stdin: int, source: TarSource) -> None:
     # The container may have closed its input; then its answer says why.
-    with suppress(BrokenPipeError), open(stdin, "wb", buffering=_BUFFER) as out:
+    with suppress(ConnectionError), open(stdin, "wb", buffering=_BUFFER) as out:
         source.write(out)
 
 

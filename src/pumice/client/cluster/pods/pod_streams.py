@@ -54,19 +54,15 @@ class PodStreams:
         self._socket = opened
         self._what = what  # the container's pod: RUN/TASK-INDEX
         self._loop = loop
+        self._on_terminal = on_terminal
         self._end: CommandEnd | None = None
         self._failure = ""
         self._ended_reader, self._ended_writer = os.pipe()
-        self._terminal: socket.socket | None = None
-        self._sinks: dict[int, int] = {}
-        if on_terminal:
-            ours, self._terminal = socket.socketpair()
-            self._terminal.setblocking(False)
-            self.descriptors = [ours.detach()]
-        else:
-            (self._stdin, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
-            self.descriptors = [write_in, read_out, read_err]
-            self._sinks = {Stream.OUTPUT: write_out, Stream.ERROR: write_err}
+        pairs = [socket.socketpair() for _ in range(1 if on_terminal else 3)]
+        self.descriptors = [ours.detach() for ours, _ in pairs]
+        self._streams = [theirs for _, theirs in pairs]  # its terminal; or its input, output and error
+        for each in self._streams:
+            each.setblocking(False)
         self._finishing: asyncio.Task[None] | None = None
         self._task = asyncio.run_coroutine_threadsafe(self._serve(), loop)
 
@@ -135,13 +131,8 @@ class PodStreams:
     async def _finish(self, sending: asyncio.Task[None]) -> None:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        for each in self._sinks.values():
-            os.close(each)
-        self._sinks.clear()
-        if self._terminal is not None:
-            self._terminal.close()
-        else:
-            os.close(self._stdin)
+        for each in self._streams:
+            each.close()
         await self._socket.close()
         os.close(self._ended_writer)
 
@@ -163,54 +154,20 @@ class PodStreams:
 
     async def _pass_on(self, stream: int, data: bytes) -> None:
         """Write output. Nobody may read it any more."""
-        if self._terminal is not None:
+        if stream in (Stream.OUTPUT, Stream.ERROR):
             with suppress(OSError):
-                await self._loop.sock_sendall(self._terminal, data)
-            return
-        sink = self._sinks.get(stream)
-        if sink is None:
-            return
-        try:
-            await write_all(self._loop, sink, data)
-        except OSError:
-            os.close(self._sinks.pop(stream))
+                await self._loop.sock_sendall(self._streams[0 if self._on_terminal else stream], data)
 
     async def _send_input(self) -> None:
         with suppress(ApiError, OSError):
-            while data := await self._read_input():
+            while data := await self._loop.sock_recv(self._streams[0], _BLOCK):
                 await self._socket.send(Stream.INPUT, data)
-            if self._terminal is not None:
+            if self._on_terminal:
                 return
             await self._socket.end(Stream.INPUT)
             if not self._socket.says_ends:
                 await asyncio.sleep(_UNSAID)
                 await self._pass_on(Stream.ERROR, _NO_END)
-
-    async def _read_input(self) -> bytes:
-        if self._terminal is not None:
-            return await self._loop.sock_recv(self._terminal, _BLOCK)
-        await _ready(self._loop, self._stdin, reading=True)
-        return os.read(self._stdin, _BLOCK)
-
-
-async def write_all(loop: asyncio.AbstractEventLoop, descriptor: int, data: bytes) -> None:
-    """Write all of it to a pipe, as fast as it is read. Raises OSError if it is not read any more."""
-    os.set_blocking(descriptor, False)
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(descriptor, view) :]
-        except BlockingIOError:
-            await _ready(loop, descriptor, reading=False)
-
-
-async def _ready(loop: asyncio.AbstractEventLoop, descriptor: int, *, reading: bool) -> None:
-    event = asyncio.Event()
-    (loop.add_reader if reading else loop.add_writer)(descriptor, event.set)
-    try:
-        await event.wait()
-    finally:
-        (loop.remove_reader if reading else loop.remove_writer)(descriptor)
 
 
 def size_message(size: tuple[int, int]) -> bytes:
