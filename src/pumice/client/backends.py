@@ -76,9 +76,9 @@ def fetch_code(job: Job) -> FetchedCode | None:
     """
     if keys.CODE_FROM not in job.metadata.annotations:
         return None
-    from pumice.client.cluster.submission import code_origin  # noqa: PLC0415 - only for such a Job
+    from pumice.client.cluster.submission import code_secrets  # noqa: PLC0415 - only for such a Job
 
-    return code_origin.fetch_code(job)
+    return code_secrets.fetch_code(job)
 
 
 def require_local(backend: Backend, what: str) -> ThisMachine:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pumice.client.cluster.submission.code_origin import fetch_code
+from pumice.client.cluster.submission.code_secrets import fetch_code
 from pumice.model import keys
 from pumice.model.job import Job, Metadata
 from pumice.store.run_errors import InvalidOption, RunError

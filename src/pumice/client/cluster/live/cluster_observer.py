@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -13,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
-from pumice.client.backend import RunRef
-from pumice.client.cluster.connection import gone
+from pumice.client.backend import Change, RemoveRun, RestartRun, ResumeRun, RunRef, StopRun, SuspendRun
+from pumice.client.cluster.connection import Connection, gone
 from pumice.client.cluster.job_facts import ClusterPod, JobFacts, in_order
 from pumice.client.cluster.journal_entries import JobJournal, record_of
 from pumice.client.cluster.live.cluster_capacity import ClusterCapacity
 from pumice.client.cluster.live.job_table import JobTable, SeenJob
 from pumice.client.cluster.live.open_job import OpenJob
-from pumice.client.cluster.live.rights import Rights
 from pumice.client.cluster.live_objects import LiveTable, within
-from pumice.client.observer import Capacity, ListedRun, Observed, PodAddress, Refusals, Scope, WaitingRun
+from pumice.client.observer import Capacity, ListedRun, Observed, PodAddress, Refusals, Repeat, Scope, WaitingRun
 from pumice.diagnosis.outcome import Outcome
 from pumice.diagnosis.why import Why, WhyCode
-from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import COMMANDS, JOBS, PODS, Resource
 from pumice.model.job import Manifest
 from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
@@ -46,6 +47,18 @@ _TIDY: Final = 15.0  # seconds
 _PATIENCE: Final = 2.0  # seconds that a page waits for what it can be drawn without
 _WHY_PATIENCE: Final = 8.0
 _OVER: Final = frozenset({Outcome.SUCCEEDED, Outcome.FAILED, Outcome.STOPPED, Outcome.SUSPENDED})
+_FRESH: Final = 60.0  # seconds for which an answer about a right holds
+_RIGHTS_PATIENCE: Final = 3.0
+Right = tuple[str, Resource]  # a verb, and what it is about
+_STOP: Final[Right] = ("create", COMMANDS)
+_RIGHTS: Final[Mapping[type[Change | Repeat], Right]] = {
+    StopRun: _STOP,
+    SuspendRun: _STOP,
+    ResumeRun: _STOP,
+    RestartRun: _STOP,
+    RemoveRun: ("delete", JOBS),
+    Repeat: ("create", JOBS),
+}
 
 
 class NoSamples(Struct, frozen=True):
@@ -303,3 +316,40 @@ def _reason(run: Observed) -> str:
         if pod.waiting is not None and (text := pod.waiting.message or pod.waiting.reason):
             return f"{pod.short_name}: {text}"
     return "waits for its start" if state.phase else "no controller has looked at it yet"
+
+
+@dataclass(slots=True)
+class Rights:
+    """Why a change of a Job is refused: a right that this user lacks."""
+
+    connection: Connection
+    clock: Callable[[], float] = time.monotonic
+    _known: dict[tuple[str, Right], tuple[float, bool]] = field(default_factory=dict)  # by namespace
+
+    async def refusals(self, run: RunRef, *, asks: bool = True) -> Refusals:
+        """Return for each change why it cannot be made. One that is not in it can be. `asks`: the server answers."""
+        rights = tuple(dict.fromkeys(_RIGHTS.values()))
+        answers = await asyncio.gather(*(self._may(run.namespace, each) for each in rights)) if asks else [True] * 3
+        allowed = dict(zip(rights, answers, strict=True))
+        found = {}
+        for change, right in _RIGHTS.items():
+            if not allowed[right]:
+                verb, resource = right
+                found[change] = (
+                    f"you have no right to {verb} {resource.full_name} in {run.namespace}: ask an administrator"
+                )
+        return found
+
+    async def _may(self, namespace: str, right: Right) -> bool:
+        """Ask the API server. Without an answer, the change itself will say what is wrong."""
+        now = self.clock()
+        known = self._known.get((namespace, right))
+        if known is not None and now - known[0] < _FRESH:
+            return known[1]
+        try:
+            async with asyncio.timeout(_RIGHTS_PATIENCE):
+                allowed = await self.connection.may(*right, namespace, attempts=1)
+        except (ApiError, TimeoutError, msgspec.MsgspecError):
+            return True if known is None else known[1]
+        self._known[namespace, right] = (now, allowed)
+        return allowed

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -29,16 +31,18 @@ from pumice.client.cluster.submission.code_parts import (
     sha256_of,
 )
 from pumice.client.cluster.submission.job_documents import owner, secret
-from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.errors import AccessError, ApiError
 from pumice.engines.kubernetes.api.resources import JOBS, SECRETS
+from pumice.engines.kubernetes.auth.access import find_kubeconfig
 from pumice.model import keys
-from pumice.model.job import Manifest
+from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position
 from pumice.model.units import size_text
-from pumice.store.code.bundles import Bundle, pack, read_bundle
+from pumice.store.code.bundles import Bundle, pack, read_bundle, write_code
 from pumice.store.code.selection import CodeFile
 from pumice.store.options import CodeMode
-from pumice.store.run_errors import Denied, IncompleteCodeError, InvalidOption
+from pumice.store.run_errors import Denied, IncompleteCodeError, InvalidOption, RunError
+from pumice.store.settings import FetchedCode, working_directory
 
 MOST: Final = 64 << 20  # bytes of bundles in a namespace
 _SIZE: Final = "pumice/size"
@@ -49,6 +53,8 @@ _NAME: Final = re.compile(rf"{PREFIX}([0-9a-f]{{{ID_LENGTH}}})-([0-9]{{1,4}})")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SIZE: Final = 9  # digits
 _PAUSE: Final = 0.2
+_MOST_DIRECTORIES: Final = 1000  # directories of one name
+_NOT_FETCHED: Final = "without the annotation pumice/code-from, the job runs with the files of this directory"
 
 
 class StoredPart(Struct, frozen=True):
@@ -266,3 +272,57 @@ async def find_unused_code(connection: Connection) -> UnusedCode:
         if not is_used and not part.is_deleting and part.sha256.startswith(part.id):
             bundles.setdefault((part.namespace, part.id), []).append(part)
     return UnusedCode(connection, bundles)
+
+
+# --- for a run elsewhere: `pumice get RUN --on prod -o yaml | pumice run - --fit` -------------------------------------
+
+
+class CodeOrigin(Struct, frozen=True):
+    """Where the code of a Job is, and where pods had it. A file with a Job may say anything here."""
+
+    on: str
+    kubeconfig: str = ""  # that had the context; it is never read because a Job names it
+    directories: tuple[str, ...] = ()
+
+
+def fetch_code(job: Job) -> FetchedCode:
+    """Write the code into a new directory here. Raises RunError."""
+    annotations: Mapping[str, str] = job.metadata.annotations
+    sha256 = annotations.get(keys.CODE, "")
+    try:
+        origin = msgspec.json.decode(annotations[keys.CODE_FROM], type=CodeOrigin)
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(f"metadata.annotations[{keys.CODE_FROM}]: {error}", _NOT_FETCHED) from error
+    _check_kubeconfig(origin.kubeconfig)
+    connection = Connection.open(origin.on, job.namespace)
+
+    async def read() -> Bundle:
+        try:
+            return await read_code(connection, RunRef(job.name, 0, connection.namespace, ""), sha256)
+        finally:
+            await connection.close()
+
+    try:
+        bundle = asyncio.run(read())
+    except RunError as error:
+        raise InvalidOption(f"the code of {job.name} is not fetched: {error.problem.message}", _NOT_FETCHED) from error
+    wanted = working_directory() / f"{job.name}-code-{sha256[:ID_LENGTH]}"
+    # A directory that exists may have been changed: the next free name is taken.
+    names = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, _MOST_DIRECTORIES))]
+    directory = next((each for each in names if not each.exists()), wanted)
+    write_code(job.name, bundle, directory)
+    return FetchedCode(directory, tuple(map(Path, origin.directories)), f"{origin.on}/{connection.namespace}")
+
+
+def _check_kubeconfig(name: str) -> None:
+    """A kubeconfig can start programs. Raises InvalidOption unless the user names this one, too."""
+    if not name:
+        return
+    try:
+        found = find_kubeconfig(None)
+    except AccessError as error:
+        raise InvalidOption(str(error)) from error
+    own = {os.path.realpath(each) for each in found.files} if found is not None else set()
+    if os.path.realpath(Path(name).expanduser()) not in own:
+        message = f"metadata.annotations[{keys.CODE_FROM}]: a Job does not choose the kubeconfig {name}"
+        raise InvalidOption(message, "set KUBECONFIG to it if it is yours")

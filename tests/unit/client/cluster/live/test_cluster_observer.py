@@ -11,7 +11,7 @@ import pytest
 
 from pumice.client.backend import RemoveRun, RunRef, StopRun
 from pumice.client.cluster.connection import Connection
-from pumice.client.cluster.live.rights import Rights
+from pumice.client.cluster.live.cluster_observer import Rights
 from pumice.client.observer import Refusals, Repeat
 from pumice.engines.kubernetes.api.errors import UnreachableError
 
