@@ -13,7 +13,15 @@ import msgspec
 from msgspec import Struct
 
 from pumice.engines.local.container_env import complete_env, container_env, error_file_env, message_path
-from pumice.engines.local.container_spec.etc_hosts import name_files
+from pumice.engines.local.container_spec.etc_files import (
+    account_files,
+    home_of,
+    host_key_files,
+    name_files,
+    supplemental_groups,
+    user_and_group,
+    violates_run_as_non_root,
+)
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
 from pumice.engines.local.container_spec.restrictions import (
@@ -23,14 +31,6 @@ from pumice.engines.local.container_spec.restrictions import (
     memory_limit,
     no_new_privileges,
     threads_env,
-)
-from pumice.engines.local.container_spec.users import (
-    account_files,
-    home_of,
-    host_key_files,
-    supplemental_groups,
-    user_and_group,
-    violates_run_as_non_root,
 )
 from pumice.engines.local.host_access.consent import read_real
 from pumice.engines.local.host_access.guards import GuardedPaths, guarded_paths

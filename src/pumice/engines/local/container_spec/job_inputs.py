@@ -18,7 +18,7 @@ from pumice.engines.local.container_env import (
     expand_all,
     read_config_sources,
 )
-from pumice.engines.local.container_spec.etc_hosts import (
+from pumice.engines.local.container_spec.etc_files import (
     NamedPod,
     hosts_text,
     names_by_address,

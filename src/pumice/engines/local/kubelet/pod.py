@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from pumice.diagnosis.pod_ends import how_it_ended
 from pumice.diagnosis.pod_waits import UNSCHEDULABLE
-from pumice.engines.local.container_spec.etc_hosts import pod_hostname
+from pumice.engines.local.container_spec.etc_files import pod_hostname
 from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort

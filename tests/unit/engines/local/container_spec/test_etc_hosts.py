@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.etc_hosts import (
+from pumice.engines.local.container_spec.etc_files import (
     NamedPod,
     alias_lines,
     hosts_text,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.local.container_spec.users import account_files, find_group, find_user, host_key_files
+from pumice.engines.local.container_spec.etc_files import account_files, find_group, find_user, host_key_files
 from pumice.model.objects import KeyPair
 
 PASSWD = """\
