@@ -31,19 +31,16 @@ _SCALARS: Final = (str, int, float)
 _NO_MAPPING: Final = (str, int, float, list, tuple, type(None))
 # Words that some reader takes for a boolean or null, in any case.
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", ".inf", ".nan"})
-_NUMBER_LIKE: Final = re.compile(
-    r"""(?x)
+# Patterns are compiled when they are first used: most commands load this module and write no YAML.
+_NUMBER_LIKE: Final = r"""(?x)
       [0-9][0-9_,]* (?:\.[0-9_]*)? (?:[eE][-+]?[0-9_]*)?   # decimal
     | 0[xXoObB] [-+]? [0-9a-fA-F_]*                        # other bases
     | [0-9][0-9_]* (?::[0-9_]+)+ (?:\.[0-9_]*)?            # base 60
     | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} .*                    # date and time
     """
-)
 # Characters that YAML does not allow unescaped, that its versions treat differently, or that a terminal would obey.
-_NEEDS_ESCAPE: Final = re.compile(
-    f"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{HIDDEN_CHARACTERS}]"
-)
-_PLAIN: Final = re.compile(
+_NEEDS_ESCAPE: Final = f"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[{HIDDEN_CHARACTERS}]"
+_PLAIN: Final = (
     r"(?:[A-Za-z0-9_/$(\\]|--?[A-Za-z]|\.{1,2}/|\.[A-Za-z]|[^\W\x00-\x7f])"  # how it may begin
     r"(?:[^\s:#]|:(?=[^\s])|(?<=[^\s])\#|[ ](?=[^\s#]))*\Z"  # no `: `, no ` #`, no space at the end
 )
@@ -187,9 +184,9 @@ def _keep(table: dict[str, str], text: str, written: str) -> None:
 
 def plain_or_quoted(text: str) -> str:
     """Return a string on one line, quoted if necessary."""
-    if _PLAIN.match(text) and text.lower() not in _WORDS and not _NUMBER_LIKE.fullmatch(text):
-        return text if not _NEEDS_ESCAPE.search(text) else _double_quoted(text)
-    if ('"' in text or "\\" in text) and "\n" not in text and "\t" not in text and not _NEEDS_ESCAPE.search(text):
+    if re.match(_PLAIN, text) and text.lower() not in _WORDS and not re.fullmatch(_NUMBER_LIKE, text):
+        return text if not re.search(_NEEDS_ESCAPE, text) else _double_quoted(text)
+    if ('"' in text or "\\" in text) and "\n" not in text and "\t" not in text and not re.search(_NEEDS_ESCAPE, text):
         # JSON is more readable in single quotes.
         return "'" + text.replace("'", "''") + "'"
     return _double_quoted(text)
@@ -197,7 +194,7 @@ def plain_or_quoted(text: str) -> str:
 
 def literal_block(text: str, indent: str) -> str | None:
     """Return a multi-line string as a `|` block with this indentation; None if a block cannot represent it."""
-    if "\n" not in text or not text.strip("\n \t") or _NEEDS_ESCAPE.search(text):
+    if "\n" not in text or not text.strip("\n \t") or re.search(_NEEDS_ESCAPE, text):
         return None
     # Readers detect the indentation from the first line, so a blank or indented one needs an explicit indicator.
     header = "|2" if text[0] in " \t\n" else "|"
@@ -220,7 +217,7 @@ def number(value: float) -> str:
 
 
 def _double_quoted(text: str) -> str:
-    return _NEEDS_ESCAPE.sub(_escape, encode_basestring(text))
+    return re.sub(_NEEDS_ESCAPE, _escape, encode_basestring(text))
 
 
 def _escape(found: re.Match[str]) -> str:

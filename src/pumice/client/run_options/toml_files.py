@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -99,6 +98,8 @@ def _read(path: Path, name: str) -> dict[str, Any]:
     text = read_text(str(path))
     if isinstance(text, Problem):
         raise InvalidOption.of([replace(text, where=replace(text.where, file=name))])
+    import tomllib  # noqa: PLC0415 - few runs have such a file
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

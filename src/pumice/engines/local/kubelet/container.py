@@ -173,10 +173,10 @@ class Container(Struct):
             await log.drained()
             log.file.close()
         reason, why = self._why
-        message, line = self._message(), logs[1].last_line or logs[0].last_line
+        code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
+        message, line = self._message(), logs[1].last_line(code) or logs[0].last_line(code)
         # Prefer the line of the log if it is the same message with the rank before it.
         last = why or (line if message and line.endswith(f": {message}") else message) or line
-        code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
         return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else reason, ended.signal, self.now(), last)
 
     async def _start(self, logs: tuple[LogPump, LogPump]) -> None:

@@ -59,10 +59,9 @@ class LogPump(Struct):
         loop.add_reader(reading, self._read, reading)
         return writing
 
-    @property
-    def last_line(self) -> str:
-        """The line that says why the container ended; without such a line, the last one that is not empty."""
-        return cause_line(list(self._tail))
+    def last_line(self, code: int) -> str:
+        """Return the line that says why the container failed; without such a line, the last one that is not empty."""
+        return cause_line(list(self._tail)) if code else "".join([*self._tail][-1:]).strip()
 
     async def drained(self) -> None:
         await self._done.wait()

@@ -15,7 +15,7 @@ from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.preparation.new_record import bound, gang_pods
 from pumice.engines.local.preparation.preflight import has_counted_processes
 from pumice.engines.local.preparation.run_plan import Plan
-from pumice.engines.local.scheduling.machine import read_machine
+from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Decision, Hold, PodSet, Refuse, Start, Waiting, plan
 from pumice.engines.local.scheduling.pod_scheduler import RETRY_INTERVAL, PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
@@ -50,10 +50,10 @@ class OwnTurn:
             if self.granted is not None and scheduler.reserve(self.gang, self.granted).fits:
                 self.gpus, self.why = self.granted, None
                 return None
-            decision = self._decide(self.waiting)
+            decision, machine = self._decide(self.waiting)
             if isinstance(decision, Start):
                 # Since the last look, other programs may have taken or released memory.
-                scheduler.machine = replace(read_machine(), gpus=scheduler.machine.gpus)
+                scheduler.machine = replace(machine, gpus=scheduler.machine.gpus, gpu_programs={})
                 if scheduler.reserve(self.gang, decision.gpus).fits:
                     self.gpus, self.why = decision.gpus, None
                     return None
@@ -66,7 +66,7 @@ class OwnTurn:
     def look(self) -> Why | None:
         """Return why the run would have to wait now; None if it would start. Nothing is reserved."""
         with self.scheduler.reservations.locked():
-            decision = self._decide(self.waiting)
+            decision, _ = self._decide(self.waiting)
         return None if isinstance(decision, Start) else self._why(decision)
 
     def queue(self) -> int:
@@ -111,10 +111,11 @@ class OwnTurn:
             extra=True,
             gpus=self.waiting.gpus,
         )
-        decision = self._decide(own)
+        decision, _ = self._decide(own)
         return sentence(decision.why) if isinstance(decision, Hold) else ""
 
-    def _decide(self, own: Waiting) -> Decision:
+    def _decide(self, own: Waiting) -> tuple[Decision, Machine]:
+        """Decide about this run, or a pod of it, with the machine as it is now."""
         queue = read_queue(self.store, active_runs(self.store))
         # A run of another namespace may have the same name.
         others = [
@@ -125,7 +126,8 @@ class OwnTurn:
         if not own.arrival:
             # The last one; it gets a number when it has to wait.
             own = replace(own, arrival=1 + max((each.arrival for each in others), default=0))
-        return plan([*others, own], queue.running, machine_for([*others, own]), wall_clock())[own.name]
+        machine = machine_for([*others, own])
+        return plan([*others, own], queue.running, machine, wall_clock())[own.name], machine
 
     def _why(self, decision: Decision) -> Why:
         match decision:

@@ -37,7 +37,7 @@ async def _pumped(*writes: bytes) -> tuple[list[LogLine], bytes, str]:
     os.close(pipe)
     await pump.drained()
     assert {stream for _, stream in file.written} <= {"stdout"}
-    return seen, b"".join(data for data, _ in file.written), pump.last_line
+    return seen, b"".join(data for data, _ in file.written), pump.last_line(1)
 
 
 @pytest.mark.parametrize(
