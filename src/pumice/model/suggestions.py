@@ -42,7 +42,8 @@ def known_names(name: str, names: Sequence[str]) -> str:
 
 
 def _nearest_spelling(folded: str, known: list[str]) -> str | None:
-    best, allowed = None, _tolerance(folded)
+    # No edit for two letters, one for up to five, then two.
+    best, allowed = None, min(len(folded) // 3, 2)
     letters = set(folded)
     for candidate in known:
         other = candidate.casefold()
@@ -53,11 +54,6 @@ def _nearest_spelling(folded: str, known: list[str]) -> str | None:
         if distance <= allowed:
             best, allowed = candidate, distance - 1
     return best
-
-
-def _tolerance(word: str) -> int:
-    """Return how many edits are allowed: none for two letters, one for up to five, then two."""
-    return min(len(word) // 3, 2)
 
 
 def _only_continuation(folded: str, known: list[str]) -> str | None:

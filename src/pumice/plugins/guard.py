@@ -106,17 +106,13 @@ def _checked_pod(before: Pod, after: object) -> Pod:
         if [container["name"] for container in after.spec.get(field) or []][: len(own)] != own:
             raise ValueError(f"{field} of the pod were removed, renamed or moved")
         for container in after.spec.get(field) or []:
-            _check_entries(container)
+            # The keys by which later steps read the pod.
+            for entries, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
+                if not all(isinstance(entry, dict) and key in entry for entry in container.get(entries) or []):
+                    raise ValueError(f"{entries} of container {container['name']} has an entry without {key}")
     if after.name != before.name:
         raise ValueError("the pod was renamed")
     return after
-
-
-def _check_entries(container: Manifest) -> None:
-    """Check the keys by which later steps read the pod."""
-    for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
-        if not all(isinstance(entry, dict) and key in entry for entry in container.get(field) or []):
-            raise ValueError(f"{field} of container {container['name']} has an entry without {key}")
 
 
 def _mapping(value: object, what: str) -> Manifest:

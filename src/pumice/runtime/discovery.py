@@ -29,6 +29,8 @@ def discover(found: Iterable[EntryPoint] | None = None) -> Registry:
     tuple(BUILTINS.values())
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes a tenth of `pumice validate`
 
+    import pumice.plugins.guard  # noqa: F401, PLC0415 - for the plugins that are found here
+
     third_party: dict[str, type[Base]] = {}
     broken: dict[str, str] = {}
     for entry in entry_points(group=GROUP) if found is None else found:
