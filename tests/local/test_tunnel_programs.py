@@ -110,9 +110,10 @@ async def story():
             route = await open_outbound(made.sandbox, [], programs, refused=refused_networks())
         print("note", route.note.partition("pods")[0], flush=True)
         if sys.argv[3] == "wait":
-            helper = below(str(os.getpid()))[-1]
-            (first,) = below(helper)
-            print(helper, first, *below(first), flush=True)
+            waiter = below(str(made.sandbox._process.pid))[0]
+            (tunnel,) = below(waiter)
+            (first,) = below(tunnel)
+            print(waiter, tunnel, first, *below(first), flush=True)
             await asyncio.sleep(1000)
         files = (File("/etc/resolv.conf", "".join(f"nameserver {n}\\n" for n in route.nameservers).encode()),)
         for pod in ("a", "b"):

@@ -7,13 +7,11 @@ another. Neither gives access to the host's loopback: servers there trust everyo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,7 +20,6 @@ from msgspec import Struct, field
 from pumice.engines.local.network.addresses import GATEWAY, NETWORK, proxy_env
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.sandbox.net.tunnel import INTERFACE, READY
-from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.model.problem import Problem
 from pumice.model.pumice_error import PumiceError
@@ -99,31 +96,31 @@ def nameservers(resolv_conf: Path = _RESOLV_CONF) -> tuple[str, ...]:
 class Tunnel:
     """A running program, made by `start`. It ends with `close`, with the sandbox, or with this process."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, keeper: int, output: asyncio.StreamReader) -> None:
+        self._keeper: int | None = keeper  # the process ends when this is closed
+        self._output = output
+        self._ended: asyncio.Task[bytes] | None = None
 
     @classmethod
-    async def start(cls, sandbox: int, program: TunnelProgram, path: str, refused: Sequence[str] = ()) -> Self:
-        """`sandbox` is the pid of job-init. Raises TunnelError."""
+    async def start(cls, sandbox: SandboxPort, program: TunnelProgram, path: str, refused: Sequence[str] = ()) -> Self:
+        """Raises TunnelError."""
         pods = list(ipaddress.ip_network(NETWORK).network_address.packed[:2])
-        config = {"pid": sandbox, "command": [path, *program.arguments()], "pods": pods, "refused": list(refused)}
+        config = {"pid": sandbox.pid, "command": [path, *program.arguments()], "pods": pods, "refused": list(refused)}
         errors = os.memfd_create(program.name, os.MFD_CLOEXEC)
+        (inputs, keeper), (printed, output) = os.pipe(), os.pipe()
+        reader = asyncio.StreamReader()
+        tunnel = cls(keeper, reader)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *python_start("sandbox.net.tunnel", json.dumps(config)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd="/",
-                # Ctrl-C at the terminal is for the engine.
-                start_new_session=True,
+            await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(printed, "rb", buffering=0)
             )
-            tunnel = cls(process)
-            if process.stdout is None:
-                raise AssertionError("stdout is a pipe")
+            with suppress(OSError):  # the sandbox has ended, and the end of the output says so
+                sandbox.start_tunnel(config, (inputs, output, errors))
+            os.close(inputs)
+            os.close(output)
             try:
                 async with asyncio.timeout(_SECONDS):
-                    line = (await process.stdout.readline()).decode(errors="replace").strip()
+                    line = (await reader.readline()).decode(errors="replace").strip()
             except TimeoutError:
                 line = f"no answer in {_SECONDS} s"
             if line == READY:
@@ -135,15 +132,17 @@ class Tunnel:
             os.close(errors)
 
     async def wait(self) -> None:
-        """Return when the program has ended."""
-        await self._process.wait()
+        """Return when the process has ended, and with it the program."""
+        if self._ended is None:
+            self._ended = asyncio.create_task(self._output.read())
+        await asyncio.shield(self._ended)
 
     async def close(self) -> None:
         """Close the process's input, which ends it and the program."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            await self._process.wait()
+        if self._keeper is not None:
+            os.close(self._keeper)
+            self._keeper = None
+        await self.wait()
 
 
 class OutboundRoute(Struct, frozen=True):
@@ -172,7 +171,7 @@ async def open_outbound(
     failures = [] if device is None else [f"\n  cannot use {installed[0][0].name}: {device.text}"]
     for program, path in [] if device is not None else installed:
         try:
-            tunnel = await Tunnel.start(sandbox.pid, program, path, refused)
+            tunnel = await Tunnel.start(sandbox, program, path, refused)
         except TunnelError as error:
             failures.append(f"\n  cannot use {program.name}: {error}")
         else:

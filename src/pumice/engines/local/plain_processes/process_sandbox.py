@@ -24,7 +24,7 @@ from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG
 from pumice.engines.local.plain_processes.loopback_names import Translation
 from pumice.engines.local.plain_processes.reaper import AVAILABLE, Reaper, descendants, kill_all, kill_group
 from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of
-from pumice.engines.local.rpc.wire import close_all
+from pumice.engines.local.rpc.wire import Message, close_all
 from pumice.engines.local.sandbox import scratch
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.entered import Entered, Program, copied_here, set_size, stream_pipes
@@ -257,6 +257,9 @@ class ProcessSandbox:
 
     async def listen(self, address: str, port: int) -> socket.socket:
         raise SandboxError(f"{address}:{port}: plain processes have no network of the job to listen in")
+
+    def start_tunnel(self, config: Message, streams: Sequence[int]) -> None:  # noqa: ARG002 - the port has them
+        raise SandboxError("plain processes have no network of the job to connect")
 
     async def close(self) -> None:
         if self._closed:

@@ -59,7 +59,9 @@ class Sandbox:
     only_user = "without root all containers run as one user, who is root inside"
     own_network = True
 
-    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], errors: int) -> None:
+    def __init__(
+        self, channel: socket.socket, tunnels: socket.socket, process: subprocess.Popen[bytes], errors: int
+    ) -> None:
         self._process = process
         self._errors = errors
         self._loop = asyncio.get_running_loop()
@@ -69,6 +71,7 @@ class Sandbox:
         self._pid: asyncio.Future[int] = self._loop.create_future()
         self._closed: str = ""
         self._contents: dict[bytes, int] = {}  # of files, that job-init has
+        self._tunnels = Wire(tunnels, protocol.FORMAT)
         self.on_lost: Callable[[str], None] = lambda _reason: None
         self._job_init = AsyncWire(Wire(channel, protocol.FORMAT), self._lose, self._handle)
 
@@ -79,6 +82,7 @@ class Sandbox:
             raise SandboxError(f"there is no system call filter for this machine ({machine})")
         directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
         ours, theirs = socket.socketpair()
+        our_tunnels, their_tunnels = socket.socketpair()
         errors = os.memfd_create("job-init", os.MFD_CLOEXEC)
         config = {
             "channel": theirs.fileno(),
@@ -92,8 +96,8 @@ class Sandbox:
         }
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
-                python_start("sandbox.init.read_only_start", json.dumps(config)),
-                pass_fds=(theirs.fileno(), lock),
+                python_start("sandbox.init.read_only_start", json.dumps(config), str(their_tunnels.fileno())),
+                pass_fds=(theirs.fileno(), their_tunnels.fileno(), lock),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -104,13 +108,15 @@ class Sandbox:
             )
         except BlockingIOError as error:
             ours.close()
+            our_tunnels.close()
             os.close(errors)
             scratch.remove(directory)
             raise ExhaustedError(NO_PROCESS) from error
         finally:
             theirs.close()
+            their_tunnels.close()
             os.close(lock)
-        sandbox = cls(ours, process, errors)
+        sandbox = cls(ours, our_tunnels, process, errors)
         try:
             await asyncio.gather(sandbox._up, sandbox._pid)
         except BaseException:
@@ -274,9 +280,14 @@ class Sandbox:
         listener.setblocking(False)
         return listener
 
+    def start_tunnel(self, config: Message, streams: Sequence[int]) -> None:
+        """Start a tunnel in a process of its own, with these standard streams; see `net.tunnel`. Raises OSError."""
+        self._tunnels.send(config, [os.dup(each) for each in streams])
+
     async def close(self) -> None:
         """Returns when every process of the job has ended."""
         self._disconnect("the sandbox is closed")
+        self._tunnels.close()
         if self._process.returncode is None:
             await _process_end(self._process)
         if self._errors >= 0:

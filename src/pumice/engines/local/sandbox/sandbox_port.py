@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from pumice.engines.local.rpc.wire import Message
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.entered import Entered, Program
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -68,6 +69,9 @@ class SandboxPort(Protocol):
     async def connect(self, pod: str, port: int) -> socket.socket: ...
 
     async def listen(self, address: str, port: int) -> socket.socket: ...
+
+    def start_tunnel(self, config: Message, streams: Sequence[int]) -> None:
+        """Start a tunnel to the outside with these standard streams. Raises OSError."""
 
     async def close(self) -> None:
         """Return when no process of the job is left."""

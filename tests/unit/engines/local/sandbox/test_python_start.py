@@ -17,7 +17,6 @@ STARTED = (
     "sandbox.diagnosis.trials",
     "sandbox.init.job_init",
     "sandbox.init.read_only_start",
-    "sandbox.net.tunnel",
 )
 
 

@@ -44,7 +44,7 @@ def main() -> NoReturn:
     After `read_only_start` it is in its user namespace already; the arguments then say which users that has.
     """
     config: dict[str, Any] = json.loads(sys.argv[1])
-    entered = sys.argv[2:]
+    entered = sys.argv[3:]
     channel = socket.socket(fileno=config["channel"])
     engine = os.pidfd_open(config["engine"])
     if os.getppid() != config["engine"]:

@@ -27,12 +27,37 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    if len(sys.argv) == 2 and os.geteuid() != 0 and can_change_interpreter():  # noqa: PLR2004 - started by the engine
+    """The arguments are the settings of job-init and the descriptor of the connection for tunnels, and the users.
+
+    The users are there, and the process for tunnels is, if `restart` started this program.
+    """
+    is_first = len(sys.argv) == 3  # noqa: PLR2004 - as the engine starts it
+    if is_first and os.geteuid() != 0 and can_change_interpreter():
+        fork_for_tunnels(int(sys.argv[2]))
+        is_first = False
         # Where the kernel refuses it, job-init meets the same refusal, and reports it.
         with suppress(OSError):
             idmap.enter_user_namespace()
             restart("[false]")
-    load_job_init()()
+    run = load_job_init()
+    if is_first:
+        fork_for_tunnels(int(sys.argv[2]))
+    run()
+
+
+def fork_for_tunnels(descriptor: int) -> None:
+    """Fork the process that makes tunnels; it stays what this one is now."""
+    if os.fork() == 0:
+        try:
+            import socket  # noqa: PLC0415 - needed in this process only, if it has to start again
+
+            from pumice.engines.local.sandbox.net import tunnel  # noqa: PLC0415 - as above
+
+            os.set_inheritable(descriptor, False)
+            tunnel.serve(socket.socket(fileno=descriptor))
+        finally:
+            os._exit(1)
+    os.close(descriptor)
 
 
 def load_job_init() -> Callable[[], NoReturn]:

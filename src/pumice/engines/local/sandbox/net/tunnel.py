@@ -1,5 +1,8 @@
 """Connects a job's network to the outside by pasta or slirp4netns; runs as a process of its own.
 
+job-init's supervisor, before it changes anything of itself, forks a process that waits until the engine asks for a
+tunnel: another Python would take ten times as long to start.
+
 The program runs in the host's network but must end with the job. It therefore runs in a pid namespace whose first
 process ends with the engine or with job-init; then the kernel kills the program. The job's own pid namespace would do,
 but the kernel takes a second or two to remove the program's interface, and the end of the job would wait for that.
@@ -7,17 +10,16 @@ but the kernel takes a second or two to remove the program's interface, and the 
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import socket
 import stat
-import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from pumice.engines.local.sandbox import kernel_files, syscalls
+from pumice.engines.local.rpc.wire import Message, Wire, close_all
+from pumice.engines.local.sandbox import kernel_files, protocol, syscalls
 from pumice.engines.local.sandbox.init import exec_command, idmap
 from pumice.engines.local.sandbox.net import nat
 from pumice.engines.local.sandbox.net.netlink import Netlink
@@ -29,14 +31,31 @@ _PAUSE = 0.01
 _DEFAULT_ROUTE = "00000000"
 
 _TUN = "/dev/net/tun"
+_HIGHEST_DESCRIPTOR = 1 << 30
 
 
-def main() -> NoReturn:
-    """The only argument is JSON: job-init's pid, the command, the leading bytes of the pods' addresses, and `refused`.
+def serve(channel: socket.socket) -> NoReturn:
+    """Fork a process for each tunnel that the engine asks for, until the engine closes the connection or ends.
 
-    Prints READY when the network is up, or the reason why it is not. Ends at the end of standard input.
+    A request is job-init's pid, the command, the leading bytes of the pods' addresses, and `refused`, with descriptors
+    for the standard streams.
     """
-    config: dict[str, Any] = json.loads(sys.argv[1])
+    os.closerange(3, channel.fileno())
+    os.closerange(channel.fileno() + 1, _HIGHEST_DESCRIPTOR)
+    wire = Wire(channel, protocol.FORMAT)
+    while (found := wire.receive()) is not None:
+        config, streams = found
+        if os.fork() == 0:
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            os.closerange(3, _HIGHEST_DESCRIPTOR)
+            _open_tunnel(config)
+        close_all(streams)
+    os._exit(0)
+
+
+def _open_tunnel(config: Message) -> NoReturn:
+    """Print READY when the network is up, or the reason why it is not. End at the end of standard input."""
     init = os.pidfd_open(config["pid"])
     network = os.open(f"/proc/{config['pid']}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     if os.geteuid() == 0:
@@ -64,7 +83,7 @@ def _offer_tun() -> None:
     os.chmod(_TUN, 0o666)  # noqa: S103 - only this process and its children see it
 
 
-def _run_tunnel(config: dict[str, Any], init: int, network: int) -> None:
+def _run_tunnel(config: Message, init: int, network: int) -> None:
     """Runs as pid 1 of its pid namespace, so the kernel kills the tunnel program with it."""
     pods = bytes(config["pods"])
     ends = (0, init, os.pidfd_open(_fork(lambda: _become(config["command"], network))))
