@@ -75,7 +75,10 @@ def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int
 
 
 def _victim(pumice: int, name: str) -> int:
-    """Pumice's child is the supervisor of the run, below it are the helper, job-init and the pods."""
+    """Pumice's child is the supervisor of the run, below it are the helper, job-init and the pods.
+
+    The helper's other child, which waits for tunnels, is in the pid namespace of this machine.
+    """
     everyone = list(Process.all())
 
     def below(parent: int) -> list[Process]:
@@ -83,7 +86,8 @@ def _victim(pumice: int, name: str) -> int:
 
     [supervisor] = below(pumice)
     [helper] = [each for each in below(supervisor.pid) if each.speaks_of("read_only_start")]
-    [job_init] = below(helper.pid)
+    own = os.readlink("/proc/self/ns/pid")
+    [job_init] = [each for each in below(helper.pid) if os.readlink(f"/proc/{each.pid}/ns/pid") != own]
     return {"supervisor": supervisor, "helper": helper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
 
 
