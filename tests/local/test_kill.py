@@ -77,7 +77,8 @@ def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int
 def _victim(pumice: int, name: str) -> int:
     """Pumice's child is the supervisor of the run, below it are the helper, job-init and the pods.
 
-    The helper's other child, which waits for tunnels, is in the pid namespace of this machine.
+    Beside job-init is the process that waits for tunnels, and beside the pods the launcher: each in the pid namespace of
+    its parent.
     """
     everyone = list(Process.all())
 
@@ -86,9 +87,13 @@ def _victim(pumice: int, name: str) -> int:
 
     [supervisor] = below(pumice)
     [helper] = [each for each in below(supervisor.pid) if each.speaks_of("read_only_start")]
-    own = os.readlink("/proc/self/ns/pid")
-    [job_init] = [each for each in below(helper.pid) if os.readlink(f"/proc/{each.pid}/ns/pid") != own]
-    return {"supervisor": supervisor, "helper": helper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
+    [job_init] = [each for each in below(helper.pid) if _pid_namespace(each) != _pid_namespace(helper)]
+    pods = [each for each in below(job_init.pid) if _pid_namespace(each) != _pid_namespace(job_init)]
+    return {"supervisor": supervisor, "helper": helper, "job-init": job_init, "pod": pods[0]}[name].pid
+
+
+def _pid_namespace(process: Process) -> Path:
+    return Path(f"/proc/{process.pid}/ns/pid").readlink()
 
 
 def test_traces_are_found_while_the_job_runs(tmp_path: Path) -> None:
