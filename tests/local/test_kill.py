@@ -77,8 +77,8 @@ def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int
 def _victim(pumice: int, name: str) -> int:
     """Pumice's child is the supervisor of the run, below it are the helper, job-init and the pods.
 
-    Beside job-init is the process that waits for tunnels, and beside the pods the launcher: each in the pid namespace of
-    its parent.
+    Beside job-init is the process that waits for tunnels, beside the pods the launcher: in the pid namespaces of their
+    parents.
     """
     everyone = list(Process.all())
 
