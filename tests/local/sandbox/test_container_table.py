@@ -71,6 +71,19 @@ async def test_a_file_that_containers_share_is_no_mount_and_private(box: Box) ->
 
 
 @in_box
+async def test_a_mount_covers_neither_files_of_the_job_nor_shows_hidden_ones(box: Box, tmp_path: Path) -> None:
+    for name in ("hostname", "passwd", "own"):
+        (tmp_path / name).write_text("of the volume\n")
+    files = (File("/etc/passwd", b"of the job\n", shared=True),)
+    changes = {"files": files, "hidden_files": ("/etc/hostname",), "mounts": (Mount(str(tmp_path), "/etc"),)}
+    await box.pod("a")
+    assert await box.shell("a", "cat /etc/passwd /etc/hostname /etc/own", **changes) == (
+        0,
+        "of the job\nof the volume\n",
+    )
+
+
+@in_box
 async def test_background_processes_end_with_the_container(box: Box) -> None:
     await box.pod("a")
     output = await box.start(box.spec("a", "sh", "-c", "sleep 1000 & echo started"))

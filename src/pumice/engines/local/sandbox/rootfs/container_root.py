@@ -87,15 +87,18 @@ def make_read_only(mount_points: Sequence[str]) -> None:
 def view_host(spec: ContainerSpec, job: JobFilesystem) -> HostView:
     """Return what a container sees of the host's file system; made once for all that want the same."""
     targets = (*(mount.target for mount in spec.mounts), *(file.path for file in spec.files), spec.cwd, _VAR_TMP)
-    shared: tuple[File, ...] = ()
+    shared: list[File] = []
     # A mount can be written to, even if the root cannot.
     if not spec.root.read_only:
-        shared = tuple(file for file in spec.files if file.shared)
+        shared = [file for file in spec.files if file.shared]
         paths = {file.path for file in shared}
         hidden = (path for path in spec.hidden_files if path not in paths and os.path.isfile(path))
-        shared += tuple(File(path, b"", 0o444) for path in hidden)
+        shared += [File(path, b"", 0o444) for path in hidden]
+    # What a mount would cover is mounted on top of it.
+    mounted = {f"{path(mount.target)}/" for mount in spec.mounts for path in (os.path.normpath, os.path.realpath)}
+    shared = [file for file in shared if not any(f"{file.path}/".startswith(target) for target in mounted)]
     upper = job.upper_of(spec.root.upper)
-    key = Wanted(spec.hidden, targets, shared), upper is None
+    key = Wanted(spec.hidden, targets, tuple(shared)), upper is None
     if key not in job.views:
         directory = f"{job.skeletons}/view-{len(job.views)}"
         os.mkdir(directory)
