@@ -88,6 +88,8 @@ class LocalEngine(Struct):
         match command:
             case CreatePod(manifest):
                 self._create(manifest)
+                # The pods that exist start while others are created.
+                await asyncio.sleep(0)
             case DeletePod(name, uid, unless_finished):
                 self._delete(name, uid, unless_finished=unless_finished)
             case Ensure(owned):

@@ -10,11 +10,11 @@ import shutil
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from pumice.engines.local.rpc.wire import Message, close_all
 from pumice.engines.local.sandbox import kernel_files, protocol
-from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
+from pumice.engines.local.sandbox.init.cgroups import Cgroups, Group, GroupLimits
+from pumice.engines.local.sandbox.init.host_helper import HostClient
 from pumice.engines.local.sandbox.init.launcher import Launcher
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
@@ -32,6 +32,7 @@ from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.memory_volumes import MemoryVolumes, volume_path
+from pumice.engines.local.sandbox.rootfs.mount_targets import Tree
 from pumice.engines.local.sandbox.sandbox_errors import GONE, LIMITS, NO_PROCESS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
 
@@ -40,10 +41,6 @@ _EXHAUSTED = {
     errno.EAGAIN: NO_PROCESS,
     errno.ENOSPC: "no further namespace is allowed: see sysctl user.max_pid_namespaces",
 }
-
-
-class GroupMaker(Protocol):
-    def group(self, limits: GroupLimits) -> Group: ...
 
 
 class Process:
@@ -72,15 +69,15 @@ class Process:
 
 
 class Container:
-    """`directory` has the files that were written for it; `processes` are those of all containers."""
+    """`files` were written for it; `processes` are those of all containers."""
 
     def __init__(
-        self, spec: ContainerSpec, process: Process, group: Group, directory: str, processes: ContainerProcesses
+        self, spec: ContainerSpec, process: Process, group: Group, files: Sequence[str], processes: ContainerProcesses
     ) -> None:
         self.spec = spec
         self.process = process
         self.group = group
-        self.directory = directory
+        self.files = files
         self.processes = processes
         # Before the command runs, which may be a program that the user may not read.
         self.pids = namespace(process.number, "pid")
@@ -124,7 +121,7 @@ class Container:
 
 
 class ContainerTable:
-    def __init__(self, network: JobNetwork, job: JobFilesystem, groups: GroupMaker, limits: Limits) -> None:
+    def __init__(self, network: JobNetwork, job: JobFilesystem, groups: Cgroups | HostClient, limits: Limits) -> None:
         self._network = network
         self._job = job
         self._groups = groups
@@ -162,11 +159,17 @@ class ContainerTable:
         if spec.id in self.running:
             raise ValueError(f"{spec.id}: the container exists already")
         pids = [] if spec.share_pid_with is None else [self.container(spec.share_pid_with).process.pidfd]
-        group = self._groups.group(GroupLimits.of(spec))
+        limits, sources = GroupLimits.of(spec), container_root.sources_of(spec)
+        group: Group
+        trees: list[Tree] = []  # without a helper the container opens them
+        if isinstance(self._groups, HostClient):
+            group, trees = self._groups.group(limits, sources)
+        else:
+            group = self._groups.group(limits)
+        opened = [tree for tree in trees if not isinstance(tree, OSError)]
         self._started += 1
-        directory = f"{self._job.files}/{self._started}"
+        files: list[str] = []
         memory: int | None = None
-        opened: list[int] = []
         try:
             view = container_root.view_host(spec, self._job) if spec.root.image is None else None
             layered = frozenset(view.layered if view is not None else ())
@@ -174,7 +177,11 @@ class ContainerTable:
                 files=tuple(file for file in spec.files if file.path not in layered),
                 hidden_files=tuple(path for path in spec.hidden_files if path not in layered),
             )
-            files = _write_files(directory, mounted)
+            for file in mounted.files:
+                files.append(f"{self._job.files}/{self._started}-{len(files)}")
+                with open(files[-1], "wb") as writer:
+                    writer.write(file.data)
+                os.chmod(files[-1], file.mode)
             memory = container_root.make_memory(spec)
             message: Message = {
                 "what": "container",
@@ -182,23 +189,20 @@ class ContainerTable:
                 "lower": [] if spec.root.image is None else self._job.lower_of(spec.root.image),
                 "upper": self._job.upper_of(spec.root.upper),
                 "view": view,
-                "trees": [],
+                "trees": [tree.errno or 0 if isinstance(tree, OSError) else 0 for tree in trees],
             }
             self._memory.mount(spec)
-            opened += (members := group.open_members())
-            trees = [] if self._job.trees is None else self._job.trees(container_root.sources_of(spec))
-            message["trees"] = [tree.errno or 0 if isinstance(tree, OSError) else 0 for tree in trees]
-            opened += (open_trees := [tree for tree in trees if not isinstance(tree, OSError)])
             descriptors = {"pids": pids, "namespaces": pod.namespaces, "streams": (stdout, stderr), "memory": [memory]}
-            descriptors |= {"groups": members, "trees": open_trees}
+            descriptors |= {"groups": (members := group.open_members()), "trees": [*opened]}
+            opened += members
             process = self._launch(spec.id, mounted, group, message, descriptors)
-            container = self.running[spec.id] = Container(spec, process, group, directory, self.processes)
+            container = self.running[spec.id] = Container(spec, process, group, files, self.processes)
             container.memory = memory
         except BaseException:
             if memory is not None:
                 os.close(memory)
             group.remove()
-            shutil.rmtree(directory, ignore_errors=True)
+            _remove(files)
             raise
         finally:
             close_all(opened)
@@ -254,7 +258,7 @@ class ContainerTable:
         for descriptor in (container.memory, container.mounts):
             if descriptor >= 0:
                 os.close(descriptor)
-        shutil.rmtree(container.directory, ignore_errors=True)
+        _remove(container.files)
         upper = self._job.upper_of(container.spec.root.upper)
         if upper is not None:
             shutil.rmtree(container_root.work_of(upper), ignore_errors=True)
@@ -296,13 +300,8 @@ class ContainerTable:
         return {process.number for process in self._forked}
 
 
-def _write_files(directory: str, spec: ContainerSpec) -> list[str]:
-    os.mkdir(directory)
-    paths = []
-    for number, file in enumerate(spec.files):
-        path = f"{directory}/{number}"
-        with open(path, "wb") as writer:
-            writer.write(file.data)
-        os.chmod(path, file.mode)
-        paths.append(path)
-    return paths
+def _remove(files: Sequence[str]) -> None:
+    for file in files:
+        # One that could not be written.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(file)

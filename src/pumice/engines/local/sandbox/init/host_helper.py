@@ -48,15 +48,18 @@ class HostHelper:
         group = self._groups.group(GroupLimits(**message["limits"]))
         key = str(len(self._made)) if group.directories else ""
         self._made[key] = group
-        event = group.oom_event()
+        event, members = group.oom_event(), group.open_members()
+        errors, trees = self._do_trees(message)
         answer = {
             "key": key,
             "event": event is not None,
+            "members": len(members),
             "directories": group.directories,
             "memory": group.memory,
             "processes": group.limits_processes,
+            **errors,
         }
-        return answer, [*([] if event is None else [event]), *group.open_members()]
+        return answer, [*([] if event is None else [event]), *members, *trees]
 
     def _do_members(self, message: dict[str, Any]) -> tuple[Message, list[int]]:
         group = self._made.get(message["group"])
@@ -107,13 +110,15 @@ class HostClient:
         found: list[Tree] = []
         for first in range(0, len(sources), _BATCH):
             answer, descriptors = self._host.call("trees", sources=sources[first : first + _BATCH], below=below)
-            left = iter(descriptors)
-            found += [OSError(number, os.strerror(number)) if number else next(left) for number in answer["errors"]]
+            found += _trees(answer["errors"], descriptors)
         return found
 
-    def group(self, limits: GroupLimits) -> RemoteGroup:
-        answer, descriptors = self._host.call("group", limits=limits._asdict())
-        return RemoteGroup(self, answer, descriptors)
+    def group(self, limits: GroupLimits, sources: Sequence[Source]) -> tuple[RemoteGroup, list[Tree]]:
+        answer, descriptors = self._host.call("group", limits=limits._asdict(), sources=sources[:_BATCH], below=True)
+        event = descriptors.pop(0) if answer["event"] else None
+        members, opened = descriptors[: answer["members"]], descriptors[answer["members"] :]
+        found = _trees(answer["errors"], opened)
+        return RemoteGroup(self, answer, event, members), [*found, *self.trees(sources[_BATCH:])]
 
     def members(self, group: str) -> list[int]:
         return self._host.call("members", group=group)[1]
@@ -123,14 +128,19 @@ class HostClient:
         self._host.send({"do": "remove", "group": group})
 
 
+def _trees(errors: Sequence[int], descriptors: Sequence[int]) -> list[Tree]:
+    left = iter(descriptors)
+    return [OSError(number, os.strerror(number)) if number else next(left) for number in errors]
+
+
 class RemoteGroup(Group):
     """A control group that belongs to root of the machine, so that no container can change its limits."""
 
-    def __init__(self, client: HostClient, answer: Message, descriptors: list[int]) -> None:
+    def __init__(self, client: HostClient, answer: Message, event: int | None, members: list[int]) -> None:
         super().__init__()
         self._client = client
-        self._event = descriptors.pop(0) if answer["event"] else None
-        self._members = descriptors  # for the first process
+        self._event = event
+        self._members = members  # for the first process
         self._key: str = answer["key"]
         self.directories = answer["directories"]
         self.memory = answer["memory"]
