@@ -80,8 +80,10 @@ class TcpRelay(BackgroundThread):
             return
         finally:
             self._writers -= writers
+            # All of them first: the end of the relay may cancel the waiting.
             for each in writers:
                 each.transport.abort()
+            for each in writers:
                 with suppress(OSError):
                     await each.wait_closed()
             self._connections.discard(connection)
