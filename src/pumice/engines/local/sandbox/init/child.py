@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from pumice.engines.local.rpc.wire import Wire
@@ -37,7 +37,6 @@ from pumice.engines.local.sandbox.tree_stream import Copy
 
 _OF_CONTAINER = syscalls.NEWNS | syscalls.NEWCGROUP | syscalls.NEWNET | syscalls.NEWUTS | syscalls.NEWIPC
 _STANDARD = (0, 1, 2)
-_HIGHEST_DESCRIPTOR = 1 << 30
 
 
 class Streams(NamedTuple):
@@ -90,7 +89,7 @@ def become_container(setup: Setup, streams: Streams, namespaces: Sequence[int], 
             os.close(namespace)
         syscalls.unshare(syscalls.NEWNS | syscalls.NEWCGROUP)
         mount_points = container_root.enter_root(setup.spec, setup.job, parts)
-        _close_descriptors(streams.descriptors)
+        exec_command.close_others(streams.descriptors)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
             container_root.make_read_only(mount_points)
@@ -146,14 +145,14 @@ def _become(
     try:
         sys.meta_path.clear()
         sys.path.clear()
-        _close_descriptors([*streams.descriptors, *setup.groups, *needed])
+        exec_command.close_others([*streams.descriptors, *setup.groups, *needed])
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         kernel_files.prefer_for_oom()
         for group in setup.groups:
             os.write(group, b"0")
             os.close(group)
         enter()
-        _close_descriptors(streams.descriptors)
+        exec_command.close_others(streams.descriptors)
         _prepare(setup, streams)
         if callable(command):
             command()
@@ -172,7 +171,7 @@ def _prepare(setup: Setup, streams: Streams) -> None:
     stdin = os.open("/dev/null", os.O_RDONLY) if streams.stdin is None else streams.stdin
     for source, target in ((stdin, 0), (streams.stdout, 1), (streams.stderr, 2)):
         os.dup2(source, target)
-    _close_descriptors([streams.errors, *([] if streams.terminal is None else [streams.terminal])])
+    exec_command.close_others([streams.errors, *([] if streams.terminal is None else [streams.terminal])])
     cwd = setup.spec.cwd or "/"
     _make_working_directory(cwd)
     if setup.all_processes is not None:
@@ -200,15 +199,6 @@ def _open_terminal(channel: int, size: tuple[int, int]) -> None:
     for target in _STANDARD:
         os.dup2(terminal, target)
     os.close(terminal)
-
-
-def _close_descriptors(kept: Iterable[int]) -> None:
-    first = 0
-    for number in (*sorted({*_STANDARD, *kept}), _HIGHEST_DESCRIPTOR):
-        if first < number:
-            # An empty range that ends at 0 would close all of them.
-            os.closerange(first, number)
-        first = number + 1
 
 
 def _make_working_directory(cwd: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from pumice.engines.local.sandbox.sandbox_errors import (
@@ -22,6 +22,7 @@ from pumice.engines.local.sandbox.sandbox_errors import (
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_FIRST_LINE = 256
+_HIGHEST_DESCRIPTOR = 1 << 30
 _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -39,6 +40,16 @@ def default_actions() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
+
+
+def close_others(kept: Iterable[int]) -> None:
+    """Close all descriptors but these and the standard streams."""
+    first = 0
+    for number in (*sorted({0, 1, 2, *kept}), _HIGHEST_DESCRIPTOR):
+        if first < number:
+            # An empty range that ends at 0 would close all of them.
+            os.closerange(first, number)
+        first = number + 1
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

@@ -24,7 +24,6 @@ from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.tree_stream import Copy
 
 _BATCH = 200  # descriptors; the kernel takes 253 in one message
-_HIGHEST_DESCRIPTOR = 1 << 30
 
 
 class Launcher:
@@ -62,8 +61,7 @@ def _serve(channel: socket.socket, job: JobFilesystem, limits: Limits) -> NoRetu
     """Fork what job-init asks for, until job-init ends, which ends this process as well."""
     # Nothing is collected: to search for garbage would copy the memory.
     gc.disable()
-    os.closerange(3, channel.fileno())
-    os.closerange(channel.fileno() + 1, _HIGHEST_DESCRIPTOR)
+    exec_command.close_others([channel.fileno()])
     # Done once for all children, which unblock the signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     exec_command.default_actions()

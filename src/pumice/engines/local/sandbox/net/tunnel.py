@@ -31,7 +31,6 @@ _PAUSE = 0.01
 _DEFAULT_ROUTE = "00000000"
 
 _TUN = "/dev/net/tun"
-_HIGHEST_DESCRIPTOR = 1 << 30
 
 
 def serve(channel: socket.socket) -> NoReturn:
@@ -40,15 +39,14 @@ def serve(channel: socket.socket) -> NoReturn:
     A request is job-init's pid, the command, the leading bytes of the pods' addresses, and `refused`, with descriptors
     for the standard streams.
     """
-    os.closerange(3, channel.fileno())
-    os.closerange(channel.fileno() + 1, _HIGHEST_DESCRIPTOR)
+    exec_command.close_others([channel.fileno()])
     wire = Wire(channel, protocol.FORMAT)
     while (found := wire.receive()) is not None:
         config, streams = found
         if os.fork() == 0:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
-            os.closerange(3, _HIGHEST_DESCRIPTOR)
+            exec_command.close_others([])
             _open_tunnel(config)
         close_all(streams)
     os._exit(0)
