@@ -297,7 +297,7 @@ def changed_files(
 
 @dataclass(slots=True)
 class _Noted:
-    """Remembers whether somebody was told that the time is up, and left something out."""
+    """Remembers whether a caller saw that the time is up, and left something out."""
 
     late: Callable[[], bool]
     was: bool = False

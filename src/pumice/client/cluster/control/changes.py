@@ -76,7 +76,7 @@ async def check_change(connection: Connection, run: RunRef, change: Change) -> N
 
 
 async def strangers(connection: Connection, runs: Sequence[RunRef]) -> Mapping[str, str]:
-    """Return the people who submitted Jobs, by uid, other than this user; without those that nobody is named for.
+    """Return the people who submitted Jobs, by uid, other than this user; Jobs that name no person are left out.
 
     A cluster is shared: a Job of another person is not changed by mistake.
     """

@@ -119,7 +119,7 @@ def owner(run: RunRef) -> Manifest:
 
 
 def secret(metadata: Manifest, data: Mapping[str, bytes], owners: Sequence[Manifest] = ()) -> Manifest:
-    """Return a Secret that nobody changes."""
+    """Return an immutable Secret."""
     metadata = {**metadata, "ownerReferences": [*owners]} if owners else metadata
     encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": True, "data": encoded}
@@ -147,7 +147,7 @@ async def create_env_secret(connection: Connection, name: str, run: RunRef, vari
         try:
             await connection.client.create(SECRETS, run.namespace, body)
         except ApiError as error:
-            # It exists by an earlier call whose answer was lost: nobody else knows the name.
+            # It exists by an earlier call whose answer was lost: only this client knows the name.
             if not error.already_exists:
                 raise refused(connection, "", error) from error
 
